@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 
 from ..analyzer.errors import UsageError
 from ..analyzer.saved_file import read_saved
-from ..replay.fabrics.yaml_file import Source, load_yaml
+from ..replay.fabrics.sources import Source, load_yaml
 from .dialects.dialect import Dialect
 from .ssh import host_and_port
 

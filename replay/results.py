@@ -77,7 +77,7 @@ class Chance(Record, frozen=True, kw_only=True):
     draws: int
 
 
-# Results of the packet engine, in addition to the records of `replay.py`.
+# Results of the packet engine, in addition to the records of `replay`.
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -491,8 +491,10 @@ class VariedStrategy(msgspec.Struct, frozen=True, kw_only=True):
 
 def short_titles(strategies: Sequence[StrategyResult] | Sequence[VariedStrategy]) -> list[str]:
     """The name of each strategy of a result; its title where several have this name."""
-    names = Counter(one.name for one in strategies)
-    return [one.name if names[one.name] == 1 else one.title for one in strategies]
+    names = Counter(strategy.name for strategy in strategies)
+    return [
+        strategy.name if names[strategy.name] == 1 else strategy.title for strategy in strategies
+    ]
 
 
 class VariedResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from bands import Bands
 
-from rocescope.replay.aggregation.atp import atp
 from rocescope.replay.aggregation.compare import aggregation_result
 from rocescope.replay.aggregation.jobs import PAYLOAD_BYTES, WIRE_BYTES, parse_jobs, place
 from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions, new_run
+from rocescope.replay.aggregation.schemes import atp
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.results import AggregationResult
 

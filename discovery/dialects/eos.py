@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
-from ...replay.fabrics.json_source import load_json
-from ...replay.fabrics.yaml_file import Source
+from ...replay.fabrics.sources import Source, load_json
 from ..port_counters import Bytes, Port
 from .dialect import Calculator, Dialect, Question, eos_role
 from .reading import (

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
 from ...replay.fabrics.fabric import Network
-from ...replay.fabrics.yaml_file import Source
+from ...replay.fabrics.sources import Source
 from .dialect import Calculator, Dialect, Question, junos_role
 from .reading import (
     Entry,

@@ -17,7 +17,7 @@ from ...analyzer.saved_file import decoded
 from ...replay.fabrics.devices import Device
 from ...replay.fabrics.fabric import Network, parse_network
 from ...replay.fabrics.linux_tables import read_device
-from ...replay.fabrics.yaml_file import Source
+from ...replay.fabrics.sources import Source
 from ..port_counters import COMMAND
 from ..port_counters import SUFFIX as LINUX_SUFFIX
 from .dialect import Calculator, Dialect, Question

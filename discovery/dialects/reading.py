@@ -19,8 +19,7 @@ from ...analyzer.saved_file import read_saved
 from ...analyzer.words import printable
 from ...replay.fabrics.devices import Advertised, Device, Interface, Resolved, Route, limits_of
 from ...replay.fabrics.fabric import Address, Network, parse_address, parse_interface, parse_network
-from ...replay.fabrics.json_source import load_json
-from ...replay.fabrics.yaml_file import Source
+from ...replay.fabrics.sources import Source, load_json
 from .dialect import Question
 
 _T = TypeVar("_T")

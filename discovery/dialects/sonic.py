@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
-from ...replay.fabrics.yaml_file import Source
+from ...replay.fabrics.sources import Source
 from .dialect import Dialect, Question
 from .reading import (
     Reader,

@@ -102,21 +102,21 @@ def run_all_reduce(
 def _computing_ps(jobs: Sequence[Job], seed: int, jitter: float) -> list[Floats]:
     """float64[iterations] of each job: compute time of the slowest worker, as in `begin_iteration`
     of `workers`."""
-    found, first = [], 0
+    slowest_of_jobs, first = [], 0
     spread = round(jitter * (1 << 16))
     for job in jobs:
         slowest = np.zeros(job.iterations)
         for at in range(len(job.workers)):
-            own = job.slowness[at] if job.slowness else (1.0,)
+            factors = job.slowness[at] if job.slowness else (1.0,)
             for number, step in enumerate(job.steps):
                 factor = 1.0
                 if spread and job.took_ns is None:
                     factor += int(drawn(seed, _JITTER, first + at, number, spread)) / (1 << 16)
-                factor *= own[min(number, len(own) - 1)]
+                factor *= factors[min(number, len(factors) - 1)]
                 slowest[number] = max(slowest[number], factor * step.computed_ps[-1])
-        found.append(slowest)
+        slowest_of_jobs.append(slowest)
         first += len(job.workers)
-    return found
+    return slowest_of_jobs
 
 
 def _one(
@@ -129,24 +129,24 @@ def _one(
 ) -> tuple[list[int], list[int], Ints, int]:
     """(ps until the last message of each job arrives, -1 without a path; its packets; bytes per
     link; hops) of one collective of all jobs."""
-    whole = _Plan([], [], [], [], [])
+    joined = _Plan([], [], [], [], [])
     owner: list[int] = []
     for number, (job, size) in enumerate(zip(jobs, sizes, strict=True)):
         if size:
             plan = (_ring if kind == "ring" else _tree)(job.workers, size)
-            shift = len(whole.sizes)
-            for column, more in zip(whole[:-1], plan[:-1], strict=True):
+            shift = len(joined.sizes)
+            for column, more in zip(joined[:-1], plan[:-1], strict=True):
                 column.extend(more)
-            whole.after.extend(-1 if before < 0 else before + shift for before in plan.after)
+            joined.after.extend(-1 if before < 0 else before + shift for before in plan.after)
             owner += [number] * len(plan.sizes)
-    workload = _workload(whole, fabric)
+    workload = _workload(joined, fabric)
     result = run_packets(workload, fabric, parse_packet_strategy("ecmp"), _MODEL, seed, stop=stop)
     received, of = result.received_ps, np.array(owner)
     took, packets = [], []
     for number in range(len(jobs)):
-        own = received[of == number]
-        lost = len(own) and own.min() < 0
-        took.append(-1 if lost else int(own.max(initial=0)))
+        arrivals = received[of == number]
+        lost = len(arrivals) and arrivals.min() < 0
+        took.append(-1 if lost else int(arrivals.max(initial=0)))
         packets.append(int(workload.packets[of == number].sum()))
     return took, packets, result.link_bytes, result.hops
 

@@ -18,6 +18,7 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...kernels.kernel import Array, Ints
 from ..fabrics.fabric import Fabric
+from ..packets.model.model import PS
 from ..traffic.traffic import SentMessages, Traffic
 from .jobs import MOST_FRAGMENTS, MOST_ITERATIONS, PAYLOAD_BYTES, Job, Step
 from .state import MOST_WORKERS
@@ -29,7 +30,6 @@ _SMALL = 16
 """A host that sends another one less than one 16th of what it gets sends it no gradients."""
 _EVEN = 1.1
 """Most over least that hosts of a job send or receive."""
-_NS_PS = 1000
 
 
 class _Message(NamedTuple):
@@ -66,17 +66,17 @@ def captured_jobs(
         raise UsageError("the captures have too many messages to find collectives; use --filter")
     every = _messages(traffic, traffic.messages)
     data = every.of(_is_data(every, fabric.hosts))
-    found: list[Job] = []
+    jobs: list[Job] = []
     notes: list[str] = []
     for hosts in _groups(data, fabric.hosts):
-        own = data.of(np.isin(data.src, hosts))
+        of_job = data.of(np.isin(data.src, hosts))
         named = _named(hosts, fabric)
-        why = _no_job(own, hosts)
+        why = _no_job(of_job, hosts)
         if why:
             notes.append(f"left out: {named}: {why}")
             continue
-        rounds, whole = _rounds(own, silence_ns)
-        if not whole:
+        rounds, rounds_are_complete = _rounds(of_job, silence_ns)
+        if not rounds_are_complete:
             notes.append(
                 f"{named}: its pairs of hosts carried unequal numbers of messages: the capture "
                 "begins or ends within a collective, of which only the captured part counts"
@@ -85,14 +85,14 @@ def captured_jobs(
             notes.append(
                 f"{named}: two hosts that send equal amounts to each other may do no all-reduce"
             )
-        found.append(_job(own, hosts, rounds, fabric, window, len(found) + 1))
-    if not found:
+        jobs.append(_job(of_job, hosts, rounds, fabric, window, len(jobs) + 1))
+    if not jobs:
         reason = notes[0].removeprefix("left out: ") if notes else "no host sends messages"
         raise UsageError(f"the captures have no all-reduce to take jobs from: {reason}")
-    found = [replace(job, ranks=_ranks(job, traffic)) for job in found]
-    start = min(job.start_ps for job in found)
-    found = [replace(job, start_ps=job.start_ps - start) for job in found]
-    with_servers, shared = _with_servers(found, fabric)
+    jobs = [replace(job, ranks=_ranks(job, traffic)) for job in jobs]
+    start = min(job.start_ps for job in jobs)
+    jobs = [replace(job, start_ps=job.start_ps - start) for job in jobs]
+    with_servers, shared = _with_servers(jobs, fabric)
     return with_servers, notes + shared
 
 
@@ -110,11 +110,11 @@ def _ranks(job: Job, traffic: Traffic) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(sorted(known[host])) for host in job.workers)
 
 
-def _with_servers(found: Sequence[Job], fabric: Fabric) -> tuple[list[Job], list[str]]:
+def _with_servers(unserved: Sequence[Job], fabric: Fabric) -> tuple[list[Job], list[str]]:
     switch = fabric.attachments.switch[:, 0]
-    used = {host for job in found for host in job.workers}
+    used = {host for job in unserved for host in job.workers}
     jobs, notes = [], []
-    for job in found:
+    for job in unserved:
         rack = int(switch[job.workers[0]])
         free = [host for host in range(fabric.hosts) if host not in used and switch[host] >= 0]
         server = min(free, key=lambda host: (switch[host] != rack, host), default=-1)
@@ -150,11 +150,11 @@ def _messages(traffic: Traffic, sent: SentMessages) -> _Message:
 
 def _is_data(every: _Message, hosts: int) -> Array:
     """bool[messages]: not those that ask for data or make room for it."""
-    ways, way = np.unique(every.src * hosts + every.dst, return_inverse=True)
-    sums = np.bincount(way.reshape(-1), every.payload, len(ways))
-    opposite = ways % hosts * hosts + ways // hosts
-    at = np.minimum(np.searchsorted(ways, opposite), len(ways) - 1)
-    back = np.where(ways[at] == opposite, sums[at], 0)
+    pairs, way = np.unique(every.src * hosts + every.dst, return_inverse=True)
+    sums = np.bincount(way.reshape(-1), every.payload, len(pairs))
+    opposite = pairs % hosts * hosts + pairs // hosts
+    at = np.minimum(np.searchsorted(pairs, opposite), len(pairs) - 1)
+    back = np.where(pairs[at] == opposite, sums[at], 0)
     data: Array = ((sums * _SMALL >= back) & (sums > 0))[way.reshape(-1)]
     return data
 
@@ -169,21 +169,22 @@ def _groups(data: _Message, hosts: int) -> list[list[int]]:
             host = parent[host]
         return host
 
-    ways = np.unique(data.src * hosts + data.dst).tolist()
-    for way in ways:
+    pairs = np.unique(data.src * hosts + data.dst).tolist()
+    for way in pairs:
         parent[root(way // hosts)] = root(way % hosts)
     groups: dict[int, list[int]] = {}
-    for host in sorted({end for way in ways for end in divmod(way, hosts)}):
+    for host in sorted({end for way in pairs for end in divmod(way, hosts)}):
         groups.setdefault(root(host), []).append(host)
     return list(groups.values())
 
 
-def _no_job(own: _Message, hosts: Sequence[int]) -> str:
+def _no_job(messages: _Message, hosts: Sequence[int]) -> str:
     """Why these hosts are no job; empty if they are."""
     if len(hosts) > MOST_WORKERS:
         return f"{len(hosts):,} hosts are more than the {MOST_WORKERS} workers of a bitmap"
     sent, received = (
-        np.bincount(ends, own.payload, max(hosts) + 1)[list(hosts)] for ends in (own.src, own.dst)
+        np.bincount(ends, messages.payload, max(hosts) + 1)[list(hosts)]
+        for ends in (messages.src, messages.dst)
     )
     for amounts, verb in ((sent, "send"), (received, "receive")):
         if amounts.max() > _EVEN * amounts.min():
@@ -191,26 +192,26 @@ def _no_job(own: _Message, hosts: Sequence[int]) -> str:
     return ""
 
 
-def _rounds(own: _Message, silence_ns: int) -> tuple[list[tuple[int, int]], bool]:
+def _rounds(messages: _Message, silence_ns: int) -> tuple[list[tuple[int, int]], bool]:
     """Collectives as first and last row, and whether all pairs carried equally many messages."""
-    busy_until = np.maximum.accumulate(own.ended)
-    silent = own.begun[1:] - busy_until[:-1] >= silence_ns
-    stops = [*(np.flatnonzero(silent) + 1).tolist(), len(own.begun)]
-    pairs, pair = np.unique(np.stack([own.src, own.dst]), axis=1, return_inverse=True)
+    busy_until = np.maximum.accumulate(messages.ended)
+    silent = messages.begun[1:] - busy_until[:-1] >= silence_ns
+    stops = [*(np.flatnonzero(silent) + 1).tolist(), len(messages.begun)]
+    pairs, pair = np.unique(np.stack([messages.src, messages.dst]), axis=1, return_inverse=True)
     counts = np.zeros(pairs.shape[1], np.int64)
     edges = [0]
     for first, stop in pairwise([0, *stops]):
         counts += np.bincount(pair.reshape(-1)[first:stop], minlength=len(counts))
         if (counts == counts[0]).all():
             edges.append(stop)
-    whole = edges[-1] == len(own.begun)
-    if not whole:
-        edges.append(len(own.begun))
-    return list(pairwise(edges)), whole
+    complete = edges[-1] == len(messages.begun)
+    if not complete:
+        edges.append(len(messages.begun))
+    return list(pairwise(edges)), complete
 
 
 def _job(
-    own: _Message,
+    messages: _Message,
     hosts: Sequence[int],
     rounds: Sequence[tuple[int, int]],
     fabric: Fabric,
@@ -225,9 +226,9 @@ def _job(
     workers = sorted(hosts, key=lambda host: (int(fabric.attachments.switch[host, 0]), host))
     steps: list[Step] = []
     slowness: list[list[float]] = [[] for _ in workers]
-    free = dict.fromkeys(workers, int(own.begun[0]))
+    free = dict.fromkeys(workers, int(messages.begun[0]))
     for first, stop in rounds:
-        part = _Message(*(column[first:stop] for column in own))
+        part = _Message(*(column[first:stop] for column in messages))
         gaps = []
         for worker in workers:
             mine = part.begun[part.src == worker]
@@ -236,11 +237,11 @@ def _job(
         longest = max(1, *gaps)
         for factors, gap in zip(slowness, gaps, strict=True):
             factors.append(gap / longest)
-        steps.append(Step((_fragments(part, workers, fabric),), (longest * _NS_PS,)))
+        steps.append(Step((_fragments(part, workers, fabric),), (longest * PS,)))
         for worker in workers:
             ends = part.ended[(part.dst == worker) | (part.src == worker)]
             free[worker] = int(ends.max(initial=free[worker]))
-    outs = np.unique(np.stack([own.src, own.dst]), axis=1).shape[1]
+    outs = np.unique(np.stack([messages.src, messages.dst]), axis=1).shape[1]
     kind = "ring" if outs == len(hosts) else "pairs"
     return Job(
         f"job{number} captured {kind}",
@@ -248,9 +249,9 @@ def _job(
         workers[0],
         tuple(steps),
         window,
-        int(own.begun[0]) * _NS_PS,
+        int(messages.begun[0]) * PS,
         tuple(tuple(factors) for factors in slowness),
-        took_ns=int(own.ended.max() - own.begun[0]),
+        took_ns=int(messages.ended.max() - messages.begun[0]),
     )
 
 

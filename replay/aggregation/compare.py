@@ -85,12 +85,12 @@ def aggregation_result(
     each = [(at, number) for at in range(len(cases)) for number in range(runs)]
     done, idle = 0, 0
 
-    def one(of: tuple[int, int], halt: Event) -> Outcome | Collectives:
+    def run_case(of: tuple[int, int], halt: Event) -> Outcome | Collectives:
         scheme, size = cases[of[0]]
-        own = conditions._replace(slots=size or 1, seed=conditions.seed + of[1])
+        chosen = conditions._replace(slots=size or 1, seed=conditions.seed + of[1])
         if isinstance(scheme, AllReduce):
-            return run_all_reduce(scheme.name, jobs, fabric, own.seed, own.jitter, halt)
-        return simulate(scheme, jobs, fabric, own, stop=halt)
+            return run_all_reduce(scheme.name, jobs, fabric, chosen.seed, chosen.jitter, halt)
+        return simulate(scheme, jobs, fabric, chosen, stop=halt)
 
     def tick() -> None:
         nonlocal idle
@@ -100,14 +100,14 @@ def aggregation_result(
         if stop is not None and stop.is_set():
             raise KeyboardInterrupt
 
-    found: dict[tuple[int, int], Outcome | Collectives] = {}
-    for at, outcome in run_many(each, one, 1, tick):
-        found[each[at]] = outcome
+    outcome_of: dict[tuple[int, int], Outcome | Collectives] = {}
+    for at, outcome in run_many(each, run_case, 1, tick):
+        outcome_of[each[at]] = outcome
         done += 1
     tick()
     results = []
     for at, (scheme, size) in enumerate(cases):
-        ran = [found[at, number] for number in range(runs)]
+        ran = [outcome_of[at, number] for number in range(runs)]
         if isinstance(scheme, AllReduce):
             collectives = [outcome for outcome in ran if isinstance(outcome, Collectives)]
             results.append(_all_reduce_result(scheme, jobs, fabric, collectives))
@@ -121,11 +121,11 @@ def aggregation_result(
                 "all jobs, by packets that arrived after the result"
             )
     warnings += [
-        f"{one.name}: a job did not end within the simulated time"
-        for one in results
-        if one.mean_completion_ns is None
+        f"{result.name}: a job did not end within the simulated time"
+        for result in results
+        if result.mean_completion_ns is None
     ]
-    names = {one.name.partition(":")[0] for one in results}
+    names = {result.name.partition(":")[0] for result in results}
     summaries = [_job_summary(job, fabric) for job in jobs]
     return AggregationResult(
         version=VERSION,
@@ -158,19 +158,19 @@ def _job_summary(job: Job, fabric: Fabric) -> JobSummary:
         window=job.window,
         start_ns=job.start_ps // 1000,
         captured_ns=job.took_ns,
-        ranks=[list(own) for own in job.ranks],
+        ranks=[list(names) for names in job.ranks],
     )
 
 
 def _completions(jobs: Sequence[Job], outcome: Outcome) -> list[float | None]:
     """Completion time of every job in ns."""
-    found: list[float | None] = []
+    times: list[float | None] = []
     first = 0
     for job in jobs:
         ends = outcome.finished_ps[first : first + len(job.workers)]
         first += len(job.workers)
-        found.append(None if (ends < 0).any() else (int(ends.max()) - job.start_ps) / 1000)
-    return found
+        times.append(None if (ends < 0).any() else (int(ends.max()) - job.start_ps) / 1000)
+    return times
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -189,7 +189,7 @@ def _scheme_result(
     aggregates = scheme.conduct.aggregates
     names = TALLY.names or ()
     tallies = [
-        {name: float(np.mean([one.tally[name][at] for one in outcomes])) for name in names}
+        {name: float(np.mean([of_run.tally[name][at] for of_run in outcomes])) for name in names}
         for at in range(len(jobs))
     ]
     carried = np.mean([outcome.link_bytes for outcome in outcomes], axis=0)
@@ -200,7 +200,7 @@ def _scheme_result(
         slots=slots,
         **_means(times),
         jobs=[
-            _job_outcome(job, tallies[at], _mean([one[at] for one in times]), aggregates)
+            _job_outcome(job, tallies[at], _mean([of_run[at] for of_run in times]), aggregates)
             for at, job in enumerate(jobs)
         ],
         used_percent=_mean([None if o is None else o[0] for o in occupancies]),
@@ -214,12 +214,12 @@ def _scheme_result(
 
 
 def _all_reduce_result(
-    scheme: AllReduce, jobs: Sequence[Job], fabric: Fabric, found: Sequence[Collectives]
+    scheme: AllReduce, jobs: Sequence[Job], fabric: Fabric, collectives: Sequence[Collectives]
 ) -> SchemeResult:
-    times = [[None if ps is None else ps / 1000 for ps in one.completion_ps] for one in found]
-    carried = np.mean([one.link_bytes for one in found], axis=0)
+    times = [[None if ps is None else ps / 1000 for ps in run.completion_ps] for run in collectives]
+    carried = np.mean([collective.link_bytes for collective in collectives], axis=0)
     nothing = dict.fromkeys(TALLY.names or (), 0.0)
-    sent = np.mean([one.packets for one in found], axis=0)
+    sent = np.mean([collective.packets for collective in collectives], axis=0)
     return SchemeResult(
         name=scheme.name,
         parameters=dict(scheme.parameters),
@@ -227,7 +227,7 @@ def _all_reduce_result(
         **_means(times),
         jobs=[
             _job_outcome(
-                job, nothing | {"sent": float(sent[at])}, _mean([one[at] for one in times]), False
+                job, nothing | {"sent": float(sent[at])}, _mean([run[at] for run in times]), False
             )
             for at, job in enumerate(jobs)
         ],
@@ -236,14 +236,14 @@ def _all_reduce_result(
         occupancy=None,
         lost=0.0,
         wire_bytes=float(carried.sum()),
-        hops=sum(one.hops for one in found),
+        hops=sum(collective.hops for collective in collectives),
         links=_links(carried, fabric),
     )
 
 
 def _means(times: Sequence[Sequence[float | None]]) -> dict[str, float | None]:
     """Mean over jobs and runs, and the smallest and largest mean of a run."""
-    means = [_mean(one) for one in times]
+    means = [_mean(of_job) for of_job in times]
     known = [mean for mean in means if mean is not None]
     every = len(known) == len(means)
     return {
@@ -265,14 +265,14 @@ def _links(carried: Floats, fabric: Fabric) -> list[LinkBytes]:
 def _job_outcome(
     job: Job, tally: Mapping[str, float], time: float | None, aggregates: bool
 ) -> JobOutcome:
-    whole = tally["whole"] if aggregates else 0.0
+    aggregated = tally["whole"] if aggregates else 0.0
     return JobOutcome(
         name=job.name,
         completion_ns=time,
         sent=tally["sent"],
         retransmitted=tally["resent"],
         timeouts=tally["timeouts"],
-        aggregated_percent=100 * whole / job.total,
+        aggregated_percent=100 * aggregated / job.total,
         server_packets=tally["server"],
         collisions=tally["collisions"],
         preemptions=tally["preemptions"],

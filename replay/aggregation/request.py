@@ -17,14 +17,12 @@ from ...analyzer.words import choices
 from ..fabrics.parse import parse_fabric
 from ..results import ALL_REDUCES, AggregationResult
 from ..traffic.observed import traffic_from_capture
-from .atp import a2tp, atp, ideal, no_aggregation
 from .captured import captured_jobs
 from .compare import aggregation_result, check_sizes
-from .esa import esa
 from .jobs import MOST_JOBS, MOST_WINDOW, Job, parse_jobs, place
 from .run import Conditions
 from .scheme import AllReduce, Options, Scheme
-from .switchml import switchml
+from .schemes import a2tp, atp, esa, ideal, no_aggregation, switchml
 
 _RUNS = 1000
 _MOST_JITTER, _MOST_SHARE = 10, 0.5
@@ -79,8 +77,8 @@ class PreparedAggregation:
             raise UsageError("--nccl-log needs captures")
         if not request.captures and (request.map != "exact" or request.filter or request.concat):
             raise UsageError("--map, --filter and --concat need captures")
-        own = request.window, request.silence
-        if not request.captures and own != (AggregationRequest.window, AggregationRequest.silence):
+        usual = AggregationRequest.window, AggregationRequest.silence
+        if not request.captures and (request.window, request.silence) != usual:
             raise UsageError("--window and --silence need captures; --jobs has window=")
         if request.filter is not None:
             Filter(request.filter)
@@ -105,10 +103,10 @@ class PreparedAggregation:
         """The jobs: those of captures, then those of specs. progress: called with the bytes read
         and the size of the captures."""
         if self._jobs is None:
-            found, notes = self._captured(progress)
+            jobs, notes = self._captured(progress)
             every = [
-                *found,
-                *place(parse_jobs(self.request.jobs, len(found) + 1), self.fabric, found),
+                *jobs,
+                *place(parse_jobs(self.request.jobs, len(jobs) + 1), self.fabric, jobs),
             ]
             if len(every) > MOST_JOBS:
                 raise UsageError(f"{len(every):,} jobs exceed the maximum of {MOST_JOBS}")
@@ -187,7 +185,7 @@ SCHEMES: Mapping[str, Callable[[Mapping[str, str]], Scheme]] = {
 
 def parse_schemes(specs: Sequence[str]) -> list[Scheme | AllReduce]:
     """Schemes of `NAME` or `NAME:key=value,...`; none given: all. UsageError for others."""
-    found: list[Scheme | AllReduce] = []
+    schemes: list[Scheme | AllReduce] = []
     every = (*SCHEMES, *ALL_REDUCES)
     for spec in specs or every:
         name, _, rest = spec.partition(":")
@@ -199,7 +197,7 @@ def parse_schemes(specs: Sequence[str]) -> list[Scheme | AllReduce]:
             scheme = SCHEMES[name](given)
         else:
             scheme = AllReduce(name, Options(name, given, {}).values)
-        if any(one.name == scheme.name for one in found):
+        if any(other.name == scheme.name for other in schemes):
             raise UsageError(f"scheme {scheme.name} is given twice")
-        found.append(scheme)
-    return found
+        schemes.append(scheme)
+    return schemes

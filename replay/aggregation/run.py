@@ -177,7 +177,7 @@ def check(
     """UsageError when a scheme, jobs and a size of memory do not go together."""
     _, _, size = _slots(name, conduct, jobs, slots)
     racks = (_racks(job, arrays, _server(job, arrays, conduct)) for job in jobs)
-    memories = len({switch for own in racks for switch, _ in own})
+    memories = len({switch for of_job in racks for switch, _ in of_job})
     tables = max(memories, len(jobs) if conduct.rehash else 1)
     if tables * size > MOST_CELLS:
         raise UsageError(
@@ -212,11 +212,11 @@ def _net(arrays: FabricArrays, conditions: Conditions, room: int) -> rs.Net:
 
 def _racks(job: Job, arrays: FabricArrays, server: int) -> list[tuple[int, list[int]]]:
     """Switches of a job with the positions of their workers; the PS's switch also without any."""
-    found: dict[int, list[int]] = {}
+    workers_of: dict[int, list[int]] = {}
     for at, host in enumerate(job.workers):
-        found.setdefault(int(arrays.host_switch[host, 0]), []).append(at)
-    found.setdefault(int(arrays.host_switch[server, 0]), [])
-    return list(found.items())
+        workers_of.setdefault(int(arrays.host_switch[host, 0]), []).append(at)
+    workers_of.setdefault(int(arrays.host_switch[server, 0]), [])
+    return list(workers_of.items())
 
 
 def _server(job: Job, arrays: FabricArrays, conduct: Conduct) -> int:
@@ -240,8 +240,8 @@ def _masks(
             if memory_of[switch] < 0:
                 memory_of[switch] = len(rows)
                 rows.append([0] * len(jobs))
-            whole = switch == arrays.host_switch[server, 0]
-            bits = range(len(job.workers)) if whole else workers
+            of_server = switch == arrays.host_switch[server, 0]
+            bits = range(len(job.workers)) if of_server else workers
             rows[memory_of[switch]][number] = sum(1 << bit for bit in bits)
     return memory_of, np.array(rows, np.int64).reshape(len(rows), len(jobs))
 
@@ -262,22 +262,24 @@ def _world(
     of_jobs, of_workers = table(len(jobs), JOB), table(workers, WORKER)
     layers: list[tuple[int, int, int]] = []
     racks: list[tuple[int, int, int]] = []
-    most_steps = max((len(own) for job in jobs for own in job.slowness), default=1)
+    most_steps = max(
+        (len(racks_of_job) for job in jobs for racks_of_job in job.slowness), default=1
+    )
     slowness = np.full((workers, most_steps), 1 << 16, np.int64)
     ladder = priorities(jobs, int(fabric.links.rate_bits_per_second.min()))
     first = base = 0
     for number, job in enumerate(jobs):
-        own = racks_of[number]
+        racks_of_job = racks_of[number]
         of_jobs[number] = (
             len(job.workers), first, servers[number], job.iterations, windows[number],
             len(job.steps[0].fragments), len(layers),
             0 if job.took_ns is not None else round(conditions.jitter * (1 << 16)),
             round(job.overflow * (1 << 31)) if conduct.overflows else 0,
-            len(racks), len(own), base, shares[number], 0, 0,
+            len(racks), len(racks_of_job), base, shares[number], 0, 0,
         )  # fmt: skip
         of_job = of_workers[first : first + len(job.workers)]
         of_job["job"], of_job["bit"], of_job["host"] = number, range(len(of_job)), job.workers
-        for switch, there in own:
+        for switch, there in racks_of_job:
             begin = first + (there[0] if there else 0)
             racks.append((switch, begin, begin + len(there)))
         end = 0
@@ -394,7 +396,7 @@ def _index(
                 if slot not in used:
                     break
             else:  # the last slots of a memory that one window fills
-                slot = next(one for one in free if one not in used)
+                slot = next(number_of_slot for number_of_slot in free if number_of_slot not in used)
             used.add(slot)
             index[number, position] = slot
     return index

@@ -50,8 +50,8 @@ def take_gradient(run: Run, slot: Int, time: Int) -> None:
         tally[job].ignored += 1
         _send_result(run, job, seq, time)
         return
-    whole = (np.int64(1) << about.workers) - 1
-    if bits == whole:
+    all_workers = (np.int64(1) << about.workers) - 1
+    if bits == all_workers:
         if entry.bits == 0:
             tally[job].whole += 1
         entry.bits = bits
@@ -65,7 +65,7 @@ def take_gradient(run: Run, slot: Int, time: Int) -> None:
     entry.collided |= kind & control[0].rehash
     entry.marked |= kind & np.int64(FEEDBACK)
     entry.since = time
-    if entry.bits == whole:
+    if entry.bits == all_workers:
         entry.index = world.server_index[job, seq % about.window]
         if saturated(entry.value) and not floats:
             tally[job].overflows += 1

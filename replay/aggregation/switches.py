@@ -45,13 +45,13 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
     extra, ground = run.world.extra, run.ground
     job, kind = extra[slot].job, extra[slot].kind & np.int64(KINDS)
     memory = np.int64(ground.memory_of[switch])
-    whole = np.int64(0) if memory < 0 else ground.masks[memory, job]
+    all_workers = np.int64(0) if memory < 0 else ground.masks[memory, job]
     first = memory * run.memory.params[SLOTS]
     if kind == GRADIENT:
         # Switches on the way of another rack's packets let them pass.
-        ours = whole and extra[slot].bits & ~whole == 0
+        ours = all_workers and extra[slot].bits & ~all_workers == 0
         if ours and not extra[slot].kind & np.int64(DIRECT | COLLIDED | FLOATS):
-            fate = scheme(run.memory, extra, slot, first, whole, time)
+            fate = scheme(run.memory, extra, slot, first, all_workers, time)
             if fate == ABSORB:
                 free_slot(run.net, slot)
                 return
@@ -60,7 +60,7 @@ def at_switch(run: Run, scheme: AtSwitch, switch: Int, slot: Int, time: Int) -> 
                     return
             else:  # the scheme may have made it a sum of another job
                 aim(run, slot, run.world.jobs[extra[slot].job].server)
-    elif whole and run.world.control[0].has_server:
+    elif all_workers and run.world.control[0].has_server:
         cell = first + extra[slot].index
         if kind == RESULT:
             if run.memory.cells[cell].owner == fragment_of(extra, slot):
@@ -109,21 +109,21 @@ def _summed(run: Run, switch: Int, slot: Int, fate: Int, cell: Int, time: Int) -
         return True
     worker = about.first + extra[slot].to
     extra[slot].kind = np.int64(RESULT)
-    here: Int = np.int64(-1)
+    own_rack: Int = np.int64(-1)
     if fate == MULTICAST:
         run.memory.tally[job].whole += 1
     for rack in range(about.first_rack, about.first_rack + about.racks):
         begin, end = world.racks[rack].first, world.racks[rack].end
         its_own = begin <= worker < end
         if world.racks[rack].switch == switch:
-            here = rack
+            own_rack = rack
         elif fate == MULTICAST or its_own:
             copy = copied(run, slot)
             extra[copy].to = np.int64(-1) - rack
             aim(run, copy, world.workers[begin].host)
             _send_on(run, switch, copy, time)
     if fate == MULTICAST:
-        _copy_to_rack(run, slot, here, time)
+        _copy_to_rack(run, slot, own_rack, time)
         return False
     if np.int64(run.ground.host_switch[world.workers[worker].host]) == switch:
         aim(run, slot, world.workers[worker].host)
@@ -181,9 +181,9 @@ def at_switch_signature() -> Any:
 
 scheme_at = function_at(at_switch_signature)
 AtSwitch: TypeAlias = Callable[[Memory, Records, Int, Int, Int, Int], Int]
-"""at_switch(memory, extra, slot, first, whole, now_ps): one of the fates above, for the gradient in
-a row of `extra`, at the switch whose cells begin at `first`; whole: mask of the workers it waits
-for. It may change the packet."""
+"""at_switch(memory, extra, slot, first, all_workers, now_ps): one of the fates above, for the
+gradient in a row of `extra`, at the switch whose cells begin at `first`; all_workers: mask of the
+workers it waits for. It may change the packet."""
 
 
 @subkernel
@@ -261,7 +261,7 @@ def flush(memory: Memory, extra: Records, slot: Int, cell: Int, now_ps: Int) -> 
 
 
 @inlined
-def add(memory: Memory, extra: Records, slot: Int, cell: Int, whole: Int, now_ps: Int) -> Int:
+def add(memory: Memory, extra: Records, slot: Int, cell: Int, all_workers: Int, now_ps: Int) -> Int:
     """Add a gradient to an empty slot or to the slot of its fragment (ATP's rule).
 
     The packet that completes the sum takes it on; a copy of a contribution ends, or takes a
@@ -278,12 +278,12 @@ def add(memory: Memory, extra: Records, slot: Int, cell: Int, whole: Int, now_ps
         cells[cell].touched = now_ps
     elif bits & ~there:
         return np.int64(FORWARD)
-    elif there != whole:
+    elif there != all_workers:
         return np.int64(ABSORB)
     else:
         load(memory, extra, slot, cell)
         return np.int64(FORWARD)
-    if cells[cell].bits != whole:
+    if cells[cell].bits != all_workers:
         memory.tally[job].absorbed += 1
         return np.int64(ABSORB)
     cells[cell].done = 1

@@ -59,8 +59,8 @@ def begin_iteration(run: Run, worker: Int, time: Int) -> None:
     factor = np.int64(1 << 16)
     if spread:
         factor += drawn(control[0].seed, _JITTER, worker, iteration, spread)
-    own = slowness[worker, min(iteration, slowness.shape[1] - 1)]
-    workers[worker].slowness = factor * own >> np.int64(16)
+    slow = slowness[worker, min(iteration, slowness.shape[1] - 1)]
+    workers[worker].slowness = factor * slow >> np.int64(16)
     if control[0].congestion == TWO_WINDOWS:
         begin_windows(run, worker, time)
 
@@ -158,8 +158,8 @@ def _window(run: Run, worker: Int) -> Int:
     job = run.world.workers[worker].job
     window = run.world.jobs[job].window
     if run.world.control[0].congestion:
-        own = run.world.workers[worker].congestion // ONE_PACKET
-        window = min(window, max(np.int64(LEAST_WINDOW), own))
+        congestion_window = run.world.workers[worker].congestion // ONE_PACKET
+        window = min(window, max(np.int64(LEAST_WINDOW), congestion_window))
     return window
 
 

@@ -1,4 +1,4 @@
-"""Replays of captured placements and of seeds."""
+"""The captured placement as a reference: its loads, its recovered seeds, sweeps of seeds."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ def links_of(taps: Sequence[str], fabric: Fabric) -> Ints:
     """
     number = {name: i for i, name in enumerate(fabric.nodes.names)}
     port = links_by_port(fabric)
-    found = np.full((len(taps), 2), -1, np.int64)
+    links_of_taps = np.full((len(taps), 2), -1, np.int64)
     for tap, name in enumerate(short_names(taps)):
         parts = parts_of(name)
         ends = [number[part] for part in parts if part in number]
         if len(ends) == 1:
-            here = fabric.nodes.names[ends[0]]
-            links = {port[here, part] for part in parts if (here, part) in port}
+            device = fabric.nodes.names[ends[0]]
+            links = {port[device, part] for part in parts if (device, part) in port}
             if len(links) == 1:
                 link = links.pop()
-                found[tap] = link, link ^ 1
+                links_of_taps[tap] = link, link ^ 1
         if len(ends) != 2:
             continue
         numbered = _NUMBERED.search(name)
@@ -93,18 +93,18 @@ def links_of(taps: Sequence[str], fabric: Fabric) -> Ints:
             )
             which = int(numbered[1]) - 1 if numbered else 0
             if which < len(parallel) and (numbered or len(parallel) == 1):
-                found[tap, way] = parallel[which]
-    return found
+                links_of_taps[tap, way] = parallel[which]
+    return links_of_taps
 
 
 def links_by_port(fabric: Fabric) -> dict[tuple[str, str], int]:
     """The link that leaves a device by a port, where the ports are known."""
-    names, found = fabric.nodes.names, {}
+    names, link_at = fabric.nodes.names, {}
     for cable, ports in enumerate(fabric.origin.ports if fabric.origin is not None else ()):
         for link, port in zip((2 * cable, 2 * cable + 1), ports, strict=True):
             if port:
-                found[names[int(fabric.links.source[link])], port] = link
-    return found
+                link_at[names[int(fabric.links.source[link])], port] = link
+    return link_at
 
 
 def _directed(traffic: Traffic, seen: Seen, links: Ints, fabric: Fabric) -> Int32s:
@@ -118,8 +118,8 @@ def _directed(traffic: Traffic, seen: Seen, links: Ints, fabric: Fabric) -> Int3
     bare = replace(traffic, windows=None, messages=None, seen=None)
     for number in range(len(pairs)):
         rows = np.flatnonzero(pair == number)
-        one = bare.take(seen.unit[rows[:1]])
-        reachable = even_loads(one, fabric, np.ones(1, np.int64)) > 0
+        probe = bare.take(seen.unit[rows[:1]])
+        reachable = even_loads(probe, fabric, np.ones(1, np.int64)) > 0
         for way in (0, 1):
             there = links[seen.tap[rows], way]
             fits = (there >= 0) & reachable[there]
@@ -145,7 +145,7 @@ def with_recovered_seeds(
     settings = list(fabric.hash_settings)
     names = [request.tap_names.get(path, os.path.basename(path)) for path in request.captures]
     tap_of = links_of(names, fabric)
-    found: list[str] = []
+    switches: list[str] = []
     for switch in range(fabric.switches):
         taps = _parallel_taps(switch, tap_of, fabric)
         if len(taps) < 2:
@@ -163,14 +163,14 @@ def with_recovered_seeds(
             senders = hosts[np.unique(direction.seen.source)]
             behind = set(fabric.attachments.switch[senders].ravel().tolist()) - {-1}
             best = next((c for c in record.candidates if is_explained(c)), None)
-            own = None if best is None else settings_of(best)
-            if len(behind) != 1 or (senders < 0).any() or own is None:
+            recovered = None if best is None else settings_of(best)
+            if len(behind) != 1 or (senders < 0).any() or recovered is None:
                 continue
             at = behind.pop()
             if not hash_known(settings[at]) and best is not None and best.seed is not None:
-                settings[at] = replace(own, seed=best.seed, seed_recovered=True)
-                found.append(fabric.nodes.names[at])
-    return replace(fabric, hash_settings=tuple(settings)), found
+                settings[at] = replace(recovered, seed=best.seed, seed_recovered=True)
+                switches.append(fabric.nodes.names[at])
+    return replace(fabric, hash_settings=tuple(settings)), switches
 
 
 def _parallel_taps(switch: int, tap_of: Ints, fabric: Fabric) -> list[int]:
@@ -178,7 +178,7 @@ def _parallel_taps(switch: int, tap_of: Ints, fabric: Fabric) -> list[int]:
     tier, links = fabric.nodes.tier, fabric.links
     above = (links.source == switch) & (tier[links.target] > tier[switch]) & links.up
     taps = [np.flatnonzero((tap_of == link).any(1)) for link in np.flatnonzero(above)]
-    return [int(own[0]) for own in taps] if all(len(own) == 1 for own in taps) else []
+    return [int(seen[0]) for seen in taps] if all(len(seen) == 1 for seen in taps) else []
 
 
 # A sweep with its references and causes: the results of `rocescope sweep`.
@@ -205,17 +205,17 @@ def sweep_result(
     traffic, warnings = mapped(traffic, fabric)
     hashing = switch_hashing(fabric, options, "sweep")
     walk, scores = Walk(traffic, fabric, hashing.settings), Scores(traffic, fabric, measure)
-    own = _production_score(walk, scores, per_switch, production)
-    found = sweep(walk, scores, seeds, per_switch, own, progress)
+    in_use = _production_score(walk, scores, per_switch, production)
+    swept = sweep(walk, scores, seeds, per_switch, in_use, progress)
     chance = random_sweep(traffic, fabric, scores)
     layers = [
         SweepLayer(
             layer=name,
             links=int(scores.links[i]),
-            distribution=found.layers[i].distribution(),
+            distribution=swept.layers[i].distribution(),
             chance=chance_of(chance.layers[i]),
             best_percent=scores.best(i),
-            used_links=float(found.used[i]),
+            used_links=float(swept.used[i]),
             used_links_chance=float(chance.used[i]),
         )
         for i, name in enumerate(scores.names)
@@ -224,16 +224,16 @@ def sweep_result(
         version=VERSION,
         traffic=traffic_summary(traffic, sources),
         fabric=fabric_summary(fabric),
-        hash=", ".join(sorted({one.model for one in hashing.settings})),
-        field_set=", ".join(sorted({fields_of(one) for one in hashing.settings})),
+        hash=", ".join(sorted({settings.model for settings in hashing.settings})),
+        field_set=", ".join(sorted({fields_of(settings) for settings in hashing.settings})),
         seeds=[seeds.first, seeds.end, seeds.seeds],
         per_switch=per_switch,
         measure=measure,
-        distribution=found.score.distribution(),
+        distribution=swept.score.distribution(),
         chance=chance_of(chance.score),
-        best=found.best,
-        worst=found.worst,
-        production=_production(own, production, found, seeds.seeds),
+        best=swept.best,
+        worst=swept.worst,
+        production=_production(in_use, production, swept, seeds.seeds),
         layers=layers,
         findings=findings(hashing.settings, walk.is_linear, layers, per_switch, seeds.seeds),
         warnings=warnings,
@@ -247,23 +247,23 @@ def _production_score(
     if production is not None:
         row = switch_seeds(np.array([production], np.uint64), walk.fabric.switches, per_switch)
     else:
-        own = walk.fabric.hash_settings
-        if any(own[switch] is None for switch in walk.fabric.choosing_switches().tolist()):
+        known = walk.fabric.hash_settings
+        if any(known[switch] is None for switch in walk.fabric.choosing_switches().tolist()):
             return None
-        row = np.array([[0 if one is None else one.seed for one in own]], np.uint64)
+        row = np.array([[0 if each is None else each.seed for each in known]], np.uint64)
     values, _ = scores.measured(walk, row)
     return float(values.max())
 
 
 def _production(
-    value: float | None, seed: int | None, found: Sweep, seeds: int
+    value: float | None, seed: int | None, swept: Sweep, seeds: int
 ) -> Production | None:
     if value is None:
         return None
     return Production(
         seed=seed,
         value=value,
-        better_seeds=found.below,
-        equal_seeds=found.equal,
-        percentile=100 * (seeds - found.below - found.equal) / seeds,
+        better_seeds=swept.below,
+        equal_seeds=swept.equal,
+        percentile=100 * (seeds - swept.below - swept.equal) / seeds,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from ...analyzer.errors import UsageError
@@ -44,7 +45,6 @@ from ..results import (
 from ..seeds.sweep import Scores, Sweep, chance_of, sweep
 from ..strategies.base import FlowStrategy, Outcome
 from ..traffic.traffic import Traffic
-from .request import titled
 
 # What all comparisons share: the traffic between hosts, the records of traffic and fabric.
 
@@ -79,8 +79,8 @@ def mapped(traffic: Traffic, fabric: Fabric) -> tuple[Traffic, list[str]]:
         return traffic, warnings
     left_out = int(np.count_nonzero(~inside))
     names = ", ".join(traffic.unmapped[:8]) + (", ..." if len(traffic.unmapped) > 8 else "")
-    told = f"{left_out:,} of {len(traffic):,} flows are left out: no host of the fabric is {names}"
-    return traffic.take(inside), [*warnings, told]
+    note = f"{left_out:,} of {len(traffic):,} flows are left out: no host of the fabric is {names}"
+    return traffic.take(inside), [*warnings, note]
 
 
 def traffic_summary(traffic: Traffic, sources: Sequence[str]) -> TrafficSummary:
@@ -167,8 +167,8 @@ class KnownChances:
         """The chances of the layers in which hashing chooses links."""
         if traffic is not self._traffic:
             scores = Scores(traffic, fabric, "fim-flows")
-            found = random_sweep(traffic, fabric, scores)
-            names = zip(scores.names, found.layers, strict=True)
+            distributions = random_sweep(traffic, fabric, scores)
+            names = zip(scores.names, distributions.layers, strict=True)
             self._traffic, self._found = traffic, {name: chance_of(t) for name, t in names}
         return self._found
 
@@ -246,12 +246,12 @@ def _covered(layers: Layers, fabric: Fabric, covered: Bools) -> Layers:
     """The links of the layers that can be compared: all from one switch, or all to one."""
     kept = []
     for name, links, choice in zip(*layers, strict=True):
-        whole = np.zeros(len(links), np.bool_)
+        comparable = np.zeros(len(links), np.bool_)
         for ends in (fabric.links.source[links], fabric.links.target[links]):
             missing = np.unique(ends[~covered[links]])
-            whole |= ~np.isin(ends, missing)
-        if whole.any():
-            kept.append((name, links[whole], choice))
+            comparable |= ~np.isin(ends, missing)
+        if comparable.any():
+            kept.append((name, links[comparable], choice))
     return Layers(*map(tuple, zip(*kept, strict=True))) if kept else Layers((), (), ())
 
 
@@ -287,30 +287,30 @@ def _layer(
 def _devices(on: _Loaded, links: Ints) -> list[DeviceLoad]:
     """The links of a layer by source switch, for switches with several links."""
     source = on.fabric.links.source[links]
-    found = []
+    devices = []
     for switch in np.unique(source).tolist():
-        own = links[source == switch]
-        if len(own) >= 2:
-            even = on.even(own)._asdict()
+        leaving = links[source == switch]
+        if len(leaving) >= 2:
+            even = on.even(leaving)._asdict()
             del even["wire_bytes"], even["idle_links"]
-            found.append(DeviceLoad(switch=on.fabric.nodes.names[switch], **even))
-    return found
+            devices.append(DeviceLoad(switch=on.fabric.nodes.names[switch], **even))
+    return devices
 
 
 def _over_time(outcome: Outcome, fabric: Fabric, links: Ints) -> LayerOverTime | None:
     windows, rates = outcome.traffic.windows, fabric.links.rate_bits_per_second[links]
-    found = None if windows is None else over_time(outcome.placement, windows, links, rates)
-    if found is None or windows is None:
+    imbalances = None if windows is None else over_time(outcome.placement, windows, links, rates)
+    if imbalances is None or windows is None:
         return None
-    peak = found.peak_bytes * 8e9 / windows.width_ns
+    peak = imbalances.peak_bytes * 8e9 / windows.width_ns
     return LayerOverTime(
         window_ns=windows.width_ns,
-        windows=found.windows,
-        fim_bytes_percent=found.fim_bytes,
-        max_over_mean=found.max_over_mean,
+        windows=imbalances.windows,
+        fim_bytes_percent=imbalances.fim_bytes,
+        max_over_mean=imbalances.max_over_mean,
         peak_bits_per_second=peak,
-        peak_utilisation=peak / float(rates[found.peak_link]),
-        peak_link=fabric.link_name(int(links[found.peak_link])),
+        peak_utilisation=peak / float(rates[imbalances.peak_link]),
+        peak_link=fabric.link_name(int(links[imbalances.peak_link])),
     )
 
 
@@ -335,19 +335,19 @@ def _links(on: _Loaded) -> list[LinkLoad]:
 def _worst(on: _Loaded, listed: Listed) -> tuple[list[Collision], int]:
     """(The busiest links of layers in which hashing chooses, relative to the largest fair share,
     the number of such links with load)."""
-    found = []
+    collisions = []
     rates, loads, fair = on.fabric.links.rate_bits_per_second, on.loads, on.fair
     for name, links, choice in zip(*on.layers, strict=True):
         if choice and loads.wire_bytes[links].any():
             over = loads.wire_bytes[links] / fair[links]
             busy = loads.wire_bytes[links] / rates[links] / (fair[links] / rates[links]).max()
-            found += [
+            collisions += [
                 (-float(busy[at]), int(links[at]), float(over[at]), name)
                 for at in np.argsort(-busy, kind="stable")
                 if busy[at]
             ]
-    shown = sorted(found)[: listed.links]
-    return [_collision(on, listed.flows, *one[1:]) for one in shown], len(found)
+    shown = sorted(collisions)[: listed.links]
+    return [_collision(on, listed.flows, *collision[1:]) for collision in shown], len(collisions)
 
 
 def _paths(outcome: Outcome, fabric: Fabric, most: int) -> list[FlowPath]:
@@ -392,8 +392,8 @@ def _ranks(traffic: Traffic, unit: int) -> dict[str, Any]:
 
 def _collision(on: _Loaded, most: int, link: int, over: float, layer: str) -> Collision:
     fabric, traffic, placement = on.fabric, on.outcome.traffic, on.outcome.placement
-    here = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
-    largest = here[np.argsort(-traffic.wire_bytes[here], kind="stable")][:most]
+    on_link = np.flatnonzero((placement.links == link).any(1) & ~placement.dropped)
+    largest = on_link[np.argsort(-traffic.wire_bytes[on_link], kind="stable")][:most]
     at_once = None
     if traffic.windows is not None:
         at_once = most_at_once(placement, traffic.windows, link)
@@ -402,7 +402,7 @@ def _collision(on: _Loaded, most: int, link: int, over: float, layer: str) -> Co
         layer=layer,
         wire_bytes=int(on.loads.wire_bytes[link]),
         over_mean=over,
-        flows=len(here),
+        flows=len(on_link),
         flows_at_once=at_once,
         largest=[
             CollidingFlow(
@@ -417,3 +417,32 @@ def _collision(on: _Loaded, most: int, link: int, over: float, layer: str) -> Co
             for unit in largest.tolist()
         ],
     )
+
+
+# Titles of strategies: the name, with the parameters that distinguish it from others.
+
+_ALWAYS = ("hash", "k", "by")
+"""Parameters that are always in the title."""
+_OF_FLOWS, _OF_PACKETS = ("seed",), ("evs", "reshuffle", "acks", "gap")
+"""The same for strategies of whole flows, and for those packet by packet."""
+
+
+def titled(strategies: Sequence[StrategyResult]) -> list[StrategyResult]:
+    """The results with their titles; parameters in which results of one name differ are in them."""
+    by_name: dict[str, list[StrategyResult]] = {}
+    for result in strategies:
+        by_name.setdefault(result.name, []).append(result)
+    return [
+        msgspec.structs.replace(result, title=_title(result, by_name[result.name]))
+        for result in strategies
+    ]
+
+
+def _title(result: StrategyResult, of_name: Sequence[StrategyResult]) -> str:
+    always = _ALWAYS + (_OF_FLOWS if result.packets is None else _OF_PACKETS)
+    shown = [
+        f"{key}={value}"
+        for key, value in result.parameters.items()
+        if key in always or any(other.parameters.get(key) != value for other in of_name)
+    ]
+    return f"{result.name} ({', '.join(shown)})" if shown else result.name

@@ -41,9 +41,9 @@ from ..results import (
     StrategyResult,
     TrafficSummary,
 )
-from .flows import fabric_summary
-from .pauses import Conditions, circle_text, pause_notes, pause_summary
-from .request import titled
+from .flows import fabric_summary, titled
+from .pauses import circle_text, pause_notes, pause_summary
+from .specs import Conditions
 
 if TYPE_CHECKING:
     from ..jobs.graph import Job
@@ -180,7 +180,7 @@ def replay_packets(
         if progress is not None:
             progress(COMPILING if idle > IDLE_TICKS else "packets", done, max(expected, done))
 
-    def one(case: tuple[int, int], stop: Event) -> EngineResult | UsageError:
+    def run_case(case: tuple[int, int], stop: Event) -> EngineResult | UsageError:
         number, run = case
         if number in unfit:
             return unfit[number]
@@ -220,32 +220,34 @@ def replay_packets(
 
     complete = True
     try:
-        for at, found in run_many(cases, one, threads, tick):
+        for at, result in run_many(cases, run_case, threads, tick):
             number, run = cases[at]
-            own = gathered[number]
-            if isinstance(found, UsageError):
-                unfit[number] = found
+            of_strategy = gathered[number]
+            if isinstance(result, UsageError):
+                unfit[number] = result
                 continue
             if run == 0:
-                own.received = _order(base, found)
-                if first is not None and number == 0 and found.arrived_ps is not None:
-                    first(offered[0].load, found)
-                found = replace(found, arrived_ps=None, arrived_flags=None, sent_ps=None)  # large
+                of_strategy.received = _order(base, result)
+                if first is not None and number == 0 and result.arrived_ps is not None:
+                    first(offered[0].load, result)
+                result = replace(result, arrived_ps=None, arrived_flags=None, sent_ps=None)  # large
             who = f"{strategies[number].name}, seed {seed + run}"
-            check_bound(offered[run].load.workload, found, offered[run].bound, who)
-            own.by_run[run] = found, offered[run].bound
+            check_bound(offered[run].load.workload, result, offered[run].bound, who)
+            of_strategy.by_run[run] = result, offered[run].bound
             case = offered[run]
             if case.load.jobs is not None:
                 from ..jobs.offered import job_times
 
-                own.jobs[run] = job_times(case.load.by_job, case.alone_ps, case.load.jobs, found)
+                of_strategy.jobs[run] = job_times(
+                    case.load.by_job, case.alone_ps, case.load.jobs, result
+                )
     except KeyboardInterrupt:
         complete = False
     settings = model.described()
     settings |= under.described()
     if offered[0].load.offered:
         settings["offer"] = offered[0].load.offered
-    finished = sum(len(one.by_run) for one in gathered)
+    finished = sum(len(runs_of.by_run) for runs_of in gathered)
     if unfit and len(unfit) == len(strategies):
         raise unfit[min(unfit)]
     even = split_evenly(base.traffic, fabric)
@@ -259,9 +261,11 @@ def replay_packets(
             fabric=fabric_summary(fabric),
             strategies=titled(
                 [
-                    _strategy(strategy, own, fabric, model, settings, even, base)
-                    for number, (strategy, own) in enumerate(zip(strategies, gathered, strict=True))
-                    if own.by_run and number not in unfit
+                    _strategy(strategy, of_strategy, fabric, model, settings, even, base)
+                    for number, (strategy, of_strategy) in enumerate(
+                        zip(strategies, gathered, strict=True)
+                    )
+                    if of_strategy.by_run and number not in unfit
                 ]
             ),
             warnings=warnings,
@@ -277,8 +281,10 @@ def check_bound(workload: Workload, result: EngineResult, bound: Bounds, case: s
     A message with captured times may be faster than alone from its first packet on: this packet may
     wait for the port, and the last one not. Then only the whole run counts.
     """
-    whole = (result.completed_ps >= 0) & (bound.message_ps > 0) & (len(workload.due_ps) == 0)
-    spare = (result.completed_ps - result.started_ps - bound.message_ps)[whole]
+    is_comparable = (
+        (result.completed_ps >= 0) & (bound.message_ps > 0) & (len(workload.due_ps) == 0)
+    )
+    spare = (result.completed_ps - result.started_ps - bound.message_ps)[is_comparable]
     total = result.completion_ps
     early = min(int(spare.min(initial=0)), 0 if total is None else total - bound.completion_ps)
     if early < 0:
@@ -312,30 +318,30 @@ def _order(workload: Workload, result: EngineResult) -> ReceivedOrder | None:
     """Reordering at the receivers; None if no packet arrived, or if arrivals are not kept."""
     if result.arrived_ps is None:
         return None
-    found = reordering(workload, result)
-    if not found.packets:
+    counts = reordering(workload, result)
+    if not counts.packets:
         return None
     return ReceivedOrder(
-        packets=found.packets,
-        reordered_packets=found.reordered,
-        reordered_percent=100 * found.reordered / found.packets,
-        max_extent=found.max_extent or None,
+        packets=counts.packets,
+        reordered_packets=counts.reordered,
+        reordered_percent=100 * counts.reordered / counts.packets,
+        max_extent=counts.max_extent or None,
     )
 
 
 def _strategy(
     strategy: Strategy,
-    own: _Gathered,
+    runs_of: _Gathered,
     fabric: Fabric,
     model: Model,
     settings: Mapping[str, str],
     even: Floats,
     workload: Workload,
 ) -> StrategyResult:
-    first = own.results[0][0]
+    first = runs_of.results[0][0]
     carried = first.link_bytes
     series, queues, stretch_ns = loads_over_time(first)
-    packets = _packets(own, fabric, model, settings, stretch_ns, workload)
+    packets = _packets(runs_of, fabric, model, settings, stretch_ns, workload)
     layers = layers_of(fabric, (even > 0) | (carried > 0))
     rates = fabric.links.rate_bits_per_second
     fair = fair_bytes(even, carried, rates, layers.links)
@@ -361,12 +367,12 @@ def _strategy(
     return StrategyResult(
         name=strategy.name,
         title=strategy.name,
-        parameters=_parameters([result for result, _ in own.results]),
+        parameters=_parameters([result for result, _ in runs_of.results]),
         switches=list(first.switches),
         fim_percent=None,
         max_over_mean=max((r.max_over_mean or 0.0 for r in chosen), default=None),
         busiest_link=fabric.link_name(int(busy.argmax())) if busy.any() else None,
-        lower_bound_ns=float(np.mean([bound.completion_ps for _, bound in own.results])) / PS,
+        lower_bound_ns=float(np.mean([bound.completion_ps for _, bound in runs_of.results])) / PS,
         completion_time_ns=None if done is None else round(done.mean),
         max_queue_packets=round(packets.max_queue_packets.max),
         layers=records,
@@ -376,8 +382,8 @@ def _strategy(
         notes=[
             *first.notes,
             *_blind(strategy, packets),
-            *_overloaded(packets, [result for result, _ in own.results], fabric, workload),
-            *_incomplete(packets, [result for result, _ in own.results], fabric, workload),
+            *_overloaded(packets, [result for result, _ in runs_of.results], fabric, workload),
+            *_incomplete(packets, [result for result, _ in runs_of.results], fabric, workload),
             *pause_notes(first, fabric),
         ],
     )
@@ -405,16 +411,16 @@ def _overloaded(
     packets: PacketReplay, results: Sequence[EngineResult], fabric: Fabric, workload: Workload
 ) -> list[str]:
     """Timeouts and retransmissions that are load themselves (congestion collapse)."""
-    notes, told = [], packets.model
+    notes, model = [], packets.model
     rates = fabric.links.rate_bits_per_second
     queue_ns = max(float((result.link_max_bytes * 8e9 / rates).max()) for result in results)
-    if packets.timeouts and parse_duration(told["rto"], "rto") < queue_ns:
+    if packets.timeouts and parse_duration(model["rto"], "rto") < queue_ns:
         notes.append(
-            f"rto={told['rto']} is shorter than the longest queue, {queue_ns / 1000:.3g} us: "
+            f"rto={model['rto']} is shorter than the longest queue, {queue_ns / 1000:.3g} us: "
             "packets time out while they wait there; set a longer --transport rto="
         )
     sent = packets.runs * int(workload.packet_start[-1])
-    if packets.sent_again > sent and "congestion" not in told:
+    if packets.sent_again > sent and "congestion" not in model:
         notes.append(
             f"congestion collapse: {packets.sent_again:,} retransmissions of {sent:,} packets: "
             "hosts send at line rate despite losses; set --transport congestion=dcqcn"
@@ -459,10 +465,10 @@ def _gave_up(
     """The flows of a run whose sender gave up."""
     failed, names = _failed(result), fabric.nodes.names[fabric.switches :]
     ends = [(names[int(workload.src[flow])], names[int(workload.dst[flow])]) for flow in failed]
-    told = ", ".join(f"{src} > {dst}" for src, dst in ends[:_MOST_FAILED])
+    shown = ", ".join(f"{src} > {dst}" for src, dst in ends[:_MOST_FAILED])
     more = f" and {len(ends) - _MOST_FAILED:,} more" if len(ends) > _MOST_FAILED else ""
     retries = packets.model["retries"]
-    return f"{len(ends):,} flows failed after {retries} retries: {told}{more}"
+    return f"{len(ends):,} flows failed after {retries} retries: {shown}{more}"
 
 
 def _waiting(result: EngineResult) -> str:
@@ -484,7 +490,7 @@ def percentile(ordered: Floats, percent: float) -> float:
 
 
 def _packets(
-    own: _Gathered,
+    gathered: _Gathered,
     fabric: Fabric,
     model: Model,
     settings: Mapping[str, str],
@@ -492,23 +498,23 @@ def _packets(
     workload: Workload,
 ) -> PacketReplay:
     done, over, slow = [], [], []
-    for result, bound in own.results:
+    for result, bound in gathered.results:
         total = result.completion_ps
         if total is not None:
             done.append(total / PS)
             over.append(100 * (total / bound.completion_ps - 1))
-        whole = (result.completed_ps >= 0) & (bound.message_ps > 0)
-        took = (result.completed_ps - result.started_ps)[whole]
-        slow.append(took / bound.message_ps[whole])
+        completed = (result.completed_ps >= 0) & (bound.message_ps > 0)
+        took = (result.completed_ps - result.started_ps)[completed]
+        slow.append(took / bound.message_ps[completed])
     slowdown = np.sort(np.concatenate(slow))
-    results = [result for result, _ in own.results]
+    results = [result for result, _ in gathered.results]
     most = [float(result.link_max_packets.max(initial=0)) for result in results]
     return PacketReplay(
         runs=len(results),
         completed_runs=len(done),
         completion_ns=_spread(done),
         over_bound_percent=_spread(over),
-        bound=own.results[0][1].kind,
+        bound=gathered.results[0][1].kind,
         message_slowdown=FlowTimes(
             p50=percentile(slowdown, 50),
             p99=percentile(slowdown, 99),
@@ -517,7 +523,7 @@ def _packets(
         if len(slowdown)
         else None,
         flows=_flows(workload, results[0], fabric, model.classes),
-        jobs=_jobs([own.jobs[run] for run in sorted(own.jobs)], model.classes),
+        jobs=_jobs([gathered.jobs[run] for run in sorted(gathered.jobs)], model.classes),
         flows_omitted=max(0, len(workload.src) - MOST_FLOWS),
         max_queue_packets=_spread(most) or Spread(min=0.0, mean=0.0, max=0.0),
         layers=_queues(results, fabric),
@@ -532,7 +538,7 @@ def _packets(
         failed_flows=sum(len(_failed(result)) for result in results),
         load_stretch_ns=stretch_ns,
         pfc=pause_summary(results, fabric, model),
-        received=own.received,
+        received=gathered.received,
         model=dict(settings),
     )
 
@@ -542,8 +548,8 @@ def _failed(result: EngineResult) -> Ints:
     if result.failed_ps is None:
         return np.zeros(0, np.int64)
     failed = np.flatnonzero(result.failed_ps >= 0)
-    found: Ints = failed[np.argsort(result.failed_ps[failed], kind="stable")]
-    return found
+    rows: Ints = failed[np.argsort(result.failed_ps[failed], kind="stable")]
+    return rows
 
 
 def _flows(
@@ -557,9 +563,9 @@ def _flows(
     never = np.iinfo(np.int64).max
     started = np.where(result.started_ps < 0, never, result.started_ps)
     begun = np.minimum.reduceat(started, begins)
-    whole = np.minimum.reduceat(result.completed_ps, begins) >= 0
-    last = np.where(whole, np.maximum.reduceat(result.completed_ps, begins), -1)
-    late = np.where(whole, last, never)
+    completed = np.minimum.reduceat(result.completed_ps, begins) >= 0
+    last = np.where(completed, np.maximum.reduceat(result.completed_ps, begins), -1)
+    late = np.where(completed, last, never)
     names = fabric.nodes.names[fabric.switches :]
     failed = np.full(len(workload.src), -1) if result.failed_ps is None else result.failed_ps
     of = workload.priority if len(workload.priority) else np.zeros(len(workload.src), np.uint8)
@@ -587,16 +593,16 @@ def _flows(
 def _jobs(
     runs: Sequence[Sequence[JobTimes]], classes: Sequence[TrafficClass]
 ) -> list[JobCompletion]:
-    found = []
+    completions = []
     for times in zip(*runs, strict=True):
-        done = [(one.end - one.start, one.bound) for one in times if one.end is not None]
+        done = [(job.end - job.start, job.bound) for job in times if job.end is not None]
         each = [
             (b - a) / PS
-            for one in times
-            for a, b in pairwise((one.start, *one.iterations))
-            if len(one.iterations) > 1
+            for job in times
+            for a, b in pairwise((job.start, *job.iterations))
+            if len(job.iterations) > 1
         ]
-        found.append(
+        completions.append(
             JobCompletion(
                 name=times[0].name,
                 workers=times[0].workers,
@@ -610,7 +616,7 @@ def _jobs(
                 priority=classes[times[0].priority % len(classes)].name,
             )
         )
-    return found
+    return completions
 
 
 def _spread(values: Sequence[float]) -> Spread | None:
@@ -620,7 +626,7 @@ def _spread(values: Sequence[float]) -> Spread | None:
 
 
 def _queues(results: Sequence[EngineResult], fabric: Fabric) -> list[LayerQueues]:
-    found = []
+    queues = []
     for number, layer in enumerate(fabric.layers):
         members = np.flatnonzero(fabric.links.layer == number)
         seen = sum(result.queue_histogram[number] for result in results)
@@ -635,7 +641,7 @@ def _queues(results: Sequence[EngineResult], fabric: Fabric) -> list[LayerQueues
         def most(column: str, members: Ints = members) -> int:
             return max(int(getattr(result, column)[members].max()) for result in results)
 
-        found.append(
+        queues.append(
             LayerQueues(
                 layer=layer,
                 p50_packets=int(np.searchsorted(below, 0.50 * count)),
@@ -647,7 +653,7 @@ def _queues(results: Sequence[EngineResult], fabric: Fabric) -> list[LayerQueues
                 ecn_marked=total("link_marks"),
             )
         )
-    return found
+    return queues
 
 
 def check_runs(runs: int) -> None:

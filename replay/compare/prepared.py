@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..jobs.graph import Job as PlacedJob
     from ..packets.model.model import EngineResult, Model
     from .packets import Load
-    from .pauses import Conditions
+    from .specs import Conditions
 
 Tell: TypeAlias = Callable[[str, int, int], None]
 """Called with the name of the work, the steps done and the number of steps."""
@@ -73,11 +73,11 @@ class PreparedReplay:
     def _packet_parts(self) -> tuple[Model, bool, Conditions]:
         """(model, whether captured packets come at their times, conditions) for the engine."""
         from .packets import check_runs
-        from .pauses import parse_conditions
         from .specs import (
             SHAPE,
             check_classes,
             parse_classes,
+            parse_conditions,
             parse_lossless,
             parse_model,
             parse_shape,
@@ -125,22 +125,21 @@ class PreparedReplay:
         from ..jobs.spec import parse_jobs
         from ..jobs.tasks import background
         from ..packets.offers import ITERATED
-        from .pattern import pairs_of
-        from .specs import parse_classes
+        from .specs import pairs_of, parse_classes
 
         pattern, (name, _, rest) = self.request.pattern, self.request.pattern.partition(":")
         if name in ITERATED:
             raise UsageError(f"--pattern {name} waits for its steps: use --jobs collective=ring")
-        classes = [one.name for one in parse_classes(self.request.priority)]
+        classes = [traffic_class.name for traffic_class in parse_classes(self.request.priority)]
         placed = parse_jobs(self.request.jobs, self._files, classes)
 
         def jobs(seed: int) -> list[PlacedJob]:
-            found = placed(self.fabric, seed)
+            jobs_placed = placed(self.fabric, seed)
             if pattern:
                 spec = pattern if "messages=" in rest else f"{name}:{rest},messages=1"
                 pairs, _ = pairs_of(spec, self.fabric, seed - self.request.seed)
-                found.append(background(name, pairs, self.fabric.hosts))
-            return found
+                jobs_placed.append(background(name, pairs, self.fabric.hosts))
+            return jobs_placed
 
         # Mistakes are told before anything runs.
         used = {job.priority % len(classes) for job in jobs(self.request.seed)}
@@ -188,7 +187,7 @@ class PreparedReplay:
         if request.jobs:
             return self._loads(*self._packet_parts[:2])(0).workload.traffic
         if request.pattern:
-            from .pattern import generated
+            from .specs import generated
 
             return generated(request.pattern, self.fabric, self._window_ns)
         from ...analyzer.jobs.files import named
@@ -291,7 +290,7 @@ class PreparedReplay:
 
             return of_jobs
         if request.pattern:
-            from .pattern import offered
+            from .specs import offered
 
             def load(run: int) -> Load:
                 workload, pairs = offered(request.pattern, self.fabric, model, run)
@@ -309,23 +308,23 @@ class PreparedReplay:
             window_ns=self._window_ns,
             shape=parse_shape(request.model),
         )
-        told = CAPTURED if as_captured else ASAP
+        offer = CAPTURED if as_captured else ASAP
         if request.window:
-            told = f"{CAPTURED}, by windows of {request.window}"
+            offer = f"{CAPTURED}, by windows of {request.window}"
         linked = None if as_captured else _evidence(traffic.messages)
-        return lambda _run: Load(workload, (*warnings, *notes), offered=told, linked=linked)
+        return lambda _run: Load(workload, (*warnings, *notes), offered=offer, linked=linked)
 
 
 def _evidence(sent: SentMessages | None) -> LinkEvidence | None:
     """The links between queue pairs in numbers; None if there were too many messages."""
     if sent is None:
         return None
-    told, gaps = sent.evidence, sent.links.gap_ns
+    evidence, gaps = sent.evidence, sent.links.gap_ns
     return LinkEvidence(
-        queue_pairs=told.flows,
-        messages_tested=told.of,
-        messages_fixed=told.fixed,
-        fixed_percent=100 * told.fixed / told.of if told.of else None,
+        queue_pairs=evidence.flows,
+        messages_tested=evidence.of,
+        messages_fixed=evidence.fixed,
+        fixed_percent=100 * evidence.fixed / evidence.of if evidence.of else None,
         median_gap_ns=float(np.median(gaps)) if len(gaps) else None,
-        pairs_not_compared=told.not_compared,
+        pairs_not_compared=evidence.not_compared,
     )

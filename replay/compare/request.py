@@ -1,4 +1,4 @@
-"""A replay that is asked for: its options as text, and the titles of what it compares."""
+"""A replay that is asked for: its options as text."""
 
 from __future__ import annotations
 
@@ -6,40 +6,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-import msgspec
-
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.bth import ROCE_UDP_PORT
-from ..results import StrategyResult
 from ..strategies.registry import needs_packets
-
-# Titles of strategies: the name, with the parameters that distinguish it from others.
-
-_ALWAYS = ("hash", "k", "by")
-"""Parameters that are always in the title."""
-_OF_FLOWS, _OF_PACKETS = ("seed",), ("evs", "reshuffle", "acks", "gap")
-"""The same for strategies of whole flows, and for those packet by packet."""
-
-
-def titled(strategies: Sequence[StrategyResult]) -> list[StrategyResult]:
-    """The results with their titles; parameters in which results of one name differ are in them."""
-    by_name: dict[str, list[StrategyResult]] = {}
-    for one in strategies:
-        by_name.setdefault(one.name, []).append(one)
-    return [
-        msgspec.structs.replace(one, title=_title(one, by_name[one.name])) for one in strategies
-    ]
-
-
-def _title(one: StrategyResult, of_name: Sequence[StrategyResult]) -> str:
-    told = _ALWAYS + (_OF_FLOWS if one.packets is None else _OF_PACKETS)
-    shown = [
-        f"{key}={value}"
-        for key, value in one.parameters.items()
-        if key in told or any(other.parameters.get(key) != value for other in of_name)
-    ]
-    return f"{one.name} ({', '.join(shown)})" if shown else one.name
-
 
 NEVER = "never"
 """`--converge`: switches learn only of failures of their own links."""
@@ -114,13 +83,13 @@ class ReplayRequest:
     @property
     def options(self) -> str:
         """Pattern, model, transport and failures that differ from the defaults."""
-        told = []
+        words = []
         for name in _WORDS:
             value = getattr(self, name)
             if value != _DEFAULTS[name]:
                 values = value if isinstance(value, tuple) else (value,)
-                told += [f"--{name} {shlex.quote(one)}" for one in values]
-        return " ".join(told)
+                words += [f"--{name} {shlex.quote(word)}" for word in values]
+        return " ".join(words)
 
     @property
     def words(self) -> str:
@@ -163,10 +132,10 @@ def sorted_out(text: str, known: Sequence[str]) -> tuple[list[str], dict[str, li
         name, equals, value = word.removeprefix("--").partition("=")
         if name not in known:
             raise UsageError(f"there is no option {word}; there are --{', --'.join(known)}")
-        found = value if equals else next(rest, None)
-        if not found:
+        text_of_value = value if equals else next(rest, None)
+        if not text_of_value:
             raise UsageError(f"--{name} needs a value")
-        options.setdefault(name, []).append(found)
+        options.setdefault(name, []).append(text_of_value)
     if not 1 <= len(places) <= 2:
         raise UsageError("give a fabric, and a host map if it changes")
     return places, options

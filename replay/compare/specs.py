@@ -1,8 +1,9 @@
-"""Options of the packet engine as text: model, hosts, PFC, classes, failures."""
+"""Options of a replay as text: pattern, model, hosts, PFC, classes, failures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,11 +18,26 @@ from ...analyzer.units import (
     parse_whole,
 )
 from ..fabrics.fabric import Fabric
-from ..packets.failures import LOSSY, SLOW, Failures, LinkEvent, flapping, outage, random_cables
+from ..generate.from_pattern import generate, offered_traffic
+from ..generate.patterns import Settings
+from ..generate.queue_pairs import PATH_MTUS, QueuePairs, Sending
+from ..packets.failures import (
+    DOWN,
+    LOSSY,
+    SLOW,
+    Failures,
+    LinkEvent,
+    flapping,
+    outage,
+    random_cables,
+    rho_max,
+)
 from ..packets.hosts.transport import Transport
 from ..packets.model.draws import generator
-from ..packets.model.model import Model
+from ..packets.model.model import Model, Workload
 from ..packets.model.queueing import MOST_CLASSES, Pfc, TrafficClass
+from ..packets.offers import ITERATED, from_queue_pairs
+from ..traffic.traffic import Traffic
 from .request import ASAP, CAPTURED, INFINITE, NEVER, PFC
 
 if TYPE_CHECKING:
@@ -111,8 +127,8 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
 
 def _with_keys(text: str) -> str:
     """An error of the model with the keys of the option."""
-    for key, field in {**_SIZES, "ack-every": "ack_every", "ecn: Pmax": "ecn_most"}.items():
-        text = text.replace(field, key)
+    for key, attribute in {**_SIZES, "ack-every": "ack_every", "ecn: Pmax": "ecn_most"}.items():
+        text = text.replace(attribute, key)
     return f"--model: {text}"
 
 
@@ -354,3 +370,121 @@ def _time_ps(text: str, option: str) -> int:
         return parse_duration(text, option, zero=True) * PS
     except UsageError:
         raise UsageError(f"{option}: {text!r} is not a time; write it like 50us") from None
+
+
+# Conditions of a packet replay: how hosts send, failures, convergence of routing.
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The same for all strategies; random failures are drawn again in every run."""
+
+    transport: Transport = field(default_factory=Transport)
+    at_rho_max: bool = False
+    """Hosts send at the rate that the fabric can carry after all failures."""
+    failures: Callable[[int], Failures] | None = None
+    """The failures in the run of this seed."""
+    told: tuple[str, ...] = ()
+    """The failures in words, for the report."""
+
+    def of_run(
+        self, workload: Workload, fabric: Fabric, seed: int
+    ) -> tuple[Transport, Failures | None]:
+        """The conditions of the run with this seed."""
+        failures = None if self.failures is None else self.failures(seed)
+        if not self.at_rho_max:
+            return self.transport, failures
+        events = failures.events if failures is not None else ()
+        after = fabric.down([event.link for event in events if event.what == DOWN])
+        share = rho_max(after, workload.src, workload.dst)
+        return replace(self.transport, rate_share=max(0.01, share)), failures
+
+    def described(self) -> dict[str, str]:
+        """All conditions that were set, as option values, and always the recovery."""
+        words = self.transport.described()
+        if self.at_rho_max:
+            words["rate"] = RHO_MAX
+        if self.told:
+            words["fail"] = " ".join(self.told)
+        if self.failures is not None:
+            g = self.failures(0).convergence_ps
+            words["converge"] = NEVER if g is None else f"{g / 1e6:g}us" if g else "0"
+        return words
+
+
+def parse_conditions(
+    transport: str, fail: Sequence[str], converge: str, fabric: Fabric
+) -> Conditions:
+    """The conditions of all runs, from the three options. UsageError names the option."""
+    # Failures lose packets: without recovery no run would complete.
+    sending = parse_transport(transport or ("recovery=ideal" if fail else ""))
+    if not fail:
+        if converge != NEVER:
+            raise UsageError("--converge needs --fail")
+        return Conditions(sending, f"rate={RHO_MAX}" in transport)
+
+    def failures(seed: int) -> Failures:
+        return parse_failures(fail, converge, fabric, seed)
+
+    failures(0)  # report mistakes before captures are read
+    return Conditions(sending, f"rate={RHO_MAX}" in transport, failures, tuple(fail))
+
+
+# --pattern
+
+_COUNTS = ("hosts", "qps", "messages", "spray", "flows", "fan-in", "seed")
+PATTERN_KEYS = (*_COUNTS, "message-size", "acks")
+
+
+def generated(spec: str, fabric: Fabric, window_ns: int | None) -> Traffic:
+    """`permutation:qps=4,message-size=1MiB` on the hosts of the fabric."""
+    pairs, acks = pairs_of(spec, fabric)
+    traffic = offered_traffic(pairs, fabric.addresses, window_ns)
+    # Flow 2i is the data of pair i, flow 2i+1 its ACKs.
+    return traffic if acks else traffic.take(traffic.flow % 2 == 0)
+
+
+def offered(spec: str, fabric: Fabric, model: Model, more_seed: int) -> tuple[Workload, QueuePairs]:
+    """The same for the packet engine: one message per pair unless the pattern sets more."""
+    pairs, _ = pairs_of(spec, fabric, more_seed, model.payload_bytes, messages=1)
+    iterated = spec.partition(":")[0] in ITERATED
+    return from_queue_pairs(pairs, fabric, model, iterated), pairs
+
+
+def pairs_of(
+    spec: str, fabric: Fabric, more_seed: int = 0, path_mtu: int = 4096, messages: int = 4
+) -> tuple[QueuePairs, bool]:
+    """(queue pairs, whether ACKs are generated); messages: per pair, unless the pattern says."""
+    name, options = parse_spec(spec, "--pattern")
+    options.check_known(PATTERN_KEYS, f"--pattern {name} has no option")
+    hosts = options.whole("hosts", str(fabric.hosts))
+    if hosts > fabric.hosts:
+        raise UsageError(f"--pattern {name}: {hosts} hosts, but the fabric has {fabric.hosts}")
+    rate = int(fabric.links.rate_bits_per_second.max())
+    size = parse_size(options.get("message-size", "1MiB"), f"--pattern {name}: message-size")
+    if path_mtu not in PATH_MTUS:
+        allowed = ", ".join(map(str, PATH_MTUS))
+        raise UsageError(f"--model: mtu={path_mtu}: a path MTU of RoCE is one of {allowed}")
+    settings = Settings(
+        hosts=hosts,
+        message_bytes=size,
+        messages=options.whole("messages", str(messages)),
+        flows=options.whole("flows", "100"),
+        fan_in=options.whole("fan-in", "0") or None,
+        load=0.5,
+        rate_bits_per_second=rate,
+    )
+    sending = Sending(
+        qps=options.whole("qps", "1"),
+        entropy_values=options.whole("spray", "1"),
+        rate_bits_per_second=rate,
+        path_mtu=path_mtu,
+    )
+    try:
+        pairs = generate(
+            name, settings, sending, options.whole("seed", "1", most=1 << 62) + more_seed
+        )
+    except UsageError as error:  # with the options of `rocescope generate`
+        words = str(error).removeprefix(f"{name}: ").replace("--", "")
+        raise UsageError(f"--pattern {name}: {words}") from None
+    return pairs, options.switched_on("acks")

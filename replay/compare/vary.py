@@ -15,10 +15,9 @@ from ..fabrics.parameters import CHANGES, RATE_AND_DELAY
 from ..fabrics.parse import KINDS
 from ..jobs.files import JobFiles
 from ..results import ReplayResult, StrategyResult, VariedResult, VariedStrategy
-from .pattern import KEYS as PATTERN
 from .prepared import PreparedReplay, Tell
 from .request import PFC, ReplayRequest
-from .specs import LOSSLESS_FIELDS, MODEL_KEYS, SHAPE, TRANSPORT_FIELDS
+from .specs import LOSSLESS_FIELDS, MODEL_KEYS, PATTERN_KEYS, SHAPE, TRANSPORT_FIELDS
 
 MOST_CASES = 64
 NONE = "none"
@@ -53,9 +52,9 @@ def parse_vary(text: str, request: ReplayRequest) -> Variation:
     for option, names in known.items():
         if key in names:
             return Variation(key, option, values)
-    told = "; ".join(f"{option}: {', '.join(names)}" for option, names in known.items())
+    parameters = "; ".join(f"{option}: {', '.join(names)}" for option, names in known.items())
     raise UsageError(
-        f"--vary: there is no parameter {key!r} ({told}; whole options: {', '.join(WHOLE)})"
+        f"--vary: there is no parameter {key!r} ({parameters}; whole options: {', '.join(WHOLE)})"
     )
 
 
@@ -70,7 +69,7 @@ def _parameters(request: ReplayRequest) -> dict[str, tuple[str, ...]]:
     if not request.lossless:  # PFC is the default; a buffer is then that of `--model`
         known["lossless"] = tuple(LOSSLESS_FIELDS)
     if request.pattern:
-        known["pattern"] = PATTERN
+        known["pattern"] = PATTERN_KEYS
     if request.jobs:
         from ..jobs.spec import KEYS as JOBS
 
@@ -113,21 +112,23 @@ def replay_varied(
     names the parameter, before anything runs.
     """
     variations = [parse_vary(text, request) for text in texts]
-    names = [one.key for one in variations]
-    if len({(one.option, one.key.rpartition(".")[2]) for one in variations}) < len(names):
+    names = [variation.key for variation in variations]
+    if len(
+        {(variation.option, variation.key.rpartition(".")[2]) for variation in variations}
+    ) < len(names):
         raise UsageError("--vary: a parameter is given twice")
-    cases = list(product(*(one.values for one in variations)))
+    cases = list(product(*(variation.values for variation in variations)))
     if len(cases) > MOST_CASES:
         raise UsageError(f"--vary: {len(cases):,} combinations; at most {MOST_CASES} are possible")
     prepared, files = [], JobFiles()
     for values in cases:
-        own = request
-        for one, value in zip(variations, values, strict=True):
-            own = varied(own, one, value)
+        changed = request
+        for variation, value in zip(variations, values, strict=True):
+            changed = varied(changed, variation, value)
         with _named(names, values):
-            prepared.append(PreparedReplay(own, files))
+            prepared.append(PreparedReplay(changed, files))
     first: ReplayResult | None = None
-    found: list[VariedResult] = []
+    results: list[VariedResult] = []
     prepared.reverse()
     last: PreparedReplay | None = None
     for number, values in enumerate(cases):
@@ -139,18 +140,18 @@ def replay_varied(
         tell = _telling(progress, number, len(cases))
         with _named(names, values):
             if case.request.by_packet:
-                result, whole = case.by_packets(case.request.strategies, tell)
+                result, complete = case.by_packets(case.request.strategies, tell)
             else:
-                result, whole = case.place(case.parsed(), tell), True
-        if not whole:
+                result, complete = case.place(case.parsed(), tell), True
+        if not complete:
             break
         first = first or result
-        found += [
+        results += [
             VariedResult(settings=settings, strategies=list(map(_summary, result.strategies)))
         ]
     if first is None:
         return result, False
-    return msgspec.structs.replace(first, varied=found), len(found) == len(cases)
+    return msgspec.structs.replace(first, varied=results), len(results) == len(cases)
 
 
 @contextmanager
@@ -159,8 +160,8 @@ def _named(names: Sequence[str], values: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        told = ", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True))
-        raise UsageError(f"--vary {told}: {error}") from None
+        settings = ", ".join(f"{n}={v}" for n, v in zip(names, values, strict=True))
+        raise UsageError(f"--vary {settings}: {error}") from None
 
 
 def _telling(progress: Tell | None, number: int, of: int) -> Callable[[str, int, int], None] | None:
@@ -173,23 +174,23 @@ def _telling(progress: Tell | None, number: int, of: int) -> Callable[[str, int,
     return tell
 
 
-def _summary(one: StrategyResult) -> VariedStrategy:
-    packets = one.packets
+def _summary(result: StrategyResult) -> VariedStrategy:
+    packets = result.packets
     jobs: Iterator[tuple[str, float | None]] = (
         (job.name, None if job.completion_ns is None else job.completion_ns.mean)
         for job in (packets.jobs if packets is not None else [])
     )
     return VariedStrategy(
-        name=one.name,
-        title=one.title,
-        parameters=one.parameters,
+        name=result.name,
+        title=result.title,
+        parameters=result.parameters,
         completion_ns=packets.completion_ns if packets is not None else None,
         over_bound_percent=packets.over_bound_percent if packets is not None else None,
         max_queue_packets=packets.max_queue_packets.mean if packets is not None else None,
         lost_packets=packets.dropped + packets.lost_on_links if packets is not None else None,
         retransmitted_packets=packets.sent_again if packets is not None else None,
         pauses=packets.pfc.pauses if packets is not None and packets.pfc is not None else None,
-        max_over_mean=one.max_over_mean,
-        busy_ns=one.lower_bound_ns,
+        max_over_mean=result.max_over_mean,
+        busy_ns=result.lower_bound_ns,
         jobs_ns=dict(jobs),
     )

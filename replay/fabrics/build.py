@@ -1,4 +1,4 @@
-"""Builds a fabric link by link, and its tiers."""
+"""Builds a fabric link by link."""
 
 from __future__ import annotations
 

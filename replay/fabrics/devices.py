@@ -145,11 +145,11 @@ def limits_of(interfaces: Sequence[Interface]) -> Iterator[str]:
 
 def _by(interfaces: Sequence[Interface], key: Literal["vrf", "master"]) -> dict[str, list[str]]:
     """The names of ports by their VRF or bond."""
-    found: dict[str, list[str]] = {}
+    devices_by: dict[str, list[str]] = {}
     for port in interfaces:
         if name := getattr(port, key):
-            found.setdefault(name, []).append(port.name)
-    return found
+            devices_by.setdefault(name, []).append(port.name)
+    return devices_by
 
 
 # Connected networks of devices, and management networks, which carry no traffic of the fabric.
@@ -193,37 +193,37 @@ def connected_networks(devices: Sequence[Device]) -> dict[Network, list[Member]]
 
     Of a device whose table could not be read: the networks of its addresses.
     """
-    found: dict[Network, list[Member]] = {}
+    members: dict[Network, list[Member]] = {}
     for device in devices:
         for route in device.routes:
             port = route.hops[0].device if route.hops else ""
             private = _PRIVATE.fullmatch(port)
             if route.connected and not private and not route.network.is_link_local:
                 end = End(device.name, port)
-                found.setdefault(route.network, []).append(Member(end, route.source))
+                members.setdefault(route.network, []).append(Member(end, route.source))
         for interface in () if device.tables_read else device.interfaces or ():
-            for own in interface.addresses:
-                network = own.network
+            for address in interface.addresses:
+                network = address.network
                 if _PRIVATE.fullmatch(interface.name) or network.num_addresses == 1:
                     continue
                 if not network.is_link_local and not network.is_loopback:
-                    member = Member(End(device.name, interface.name), own.ip)
-                    found.setdefault(network, []).append(member)
-    return found
+                    member = Member(End(device.name, interface.name), address.ip)
+                    members.setdefault(network, []).append(member)
+    return members
 
 
 def owners(devices: Sequence[Device]) -> dict[Address, End]:
     """The port of every address that is not link-local."""
-    found: dict[Address, End] = {}
+    owner: dict[Address, End] = {}
     for device in devices:
         for route in device.routes:
             if route.connected and route.source is not None:
-                found.setdefault(route.source, End(device.name, route.hops[0].device))
+                owner.setdefault(route.source, End(device.name, route.hops[0].device))
         for port in device.interfaces or ():
-            for own in port.addresses:
-                if not own.ip.is_link_local and not own.ip.is_loopback:
-                    found.setdefault(own.ip, End(device.name, port.name))
-    return found
+            for address in port.addresses:
+                if not address.ip.is_link_local and not address.ip.is_loopback:
+                    owner.setdefault(address.ip, End(device.name, port.name))
+    return owner
 
 
 def management_networks(
@@ -231,7 +231,7 @@ def management_networks(
 ) -> dict[Network, list[End]]:
     """The management networks and their ports."""
     by_name = {device.name: device for device in devices}
-    found = {}
+    management = {}
     for network, members in networks.items():
         names = {member.end.device for member in members}
         typical = all(_MANAGEMENT.fullmatch(member.end.port) for member in members)
@@ -240,8 +240,8 @@ def management_networks(
         if any(_routes_through(by_name[name], network, names, owner, typical) for name in names):
             continue
         if all(_other_ports(by_name[member.end.device], member.end.port) for member in members):
-            found[network] = [member.end for member in members]
-    return found
+            management[network] = [member.end for member in members]
+    return management
 
 
 def _routes_through(

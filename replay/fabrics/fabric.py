@@ -88,10 +88,10 @@ class AddressPlan:
         """An address of a host; of this family unless the host has only the other family."""
         if not 0 <= host < self.hosts:
             raise IndexError(f"no host {host}")
-        own = self.explicit.get(host)
-        if own:
+        given = self.explicit.get(host)
+        if given:
             wanted = IPv6Address if ipv6 else IPv4Address
-            return next((a for a in own if isinstance(a, wanted)), own[0])
+            return next((a for a in given if isinstance(a, wanted)), given[0])
         return IPv6Address(FIRST_IPV6 + host) if ipv6 else IPv4Address(FIRST_IPV4 + host)
 
     def packed(self, hosts: Array, ipv6: bool = False) -> Bytes:
@@ -124,7 +124,7 @@ class AddressPlan:
 
     @cached_property
     def _index(self) -> Mapping[Address, int]:
-        return {a: host for host, own in self.explicit.items() for a in own}
+        return {a: host for host, addresses in self.explicit.items() for a in addresses}
 
     @cached_property
     def _networks(self) -> list[Network]:
@@ -279,10 +279,10 @@ class Fabric:
 
     def exit_link_at(self, switch: Int32s, destination: Int32s) -> Int32s:
         """int32[n]: the link from each switch to each destination host, -1 when not attached."""
-        here = self.attachments.switch[destination] == switch[:, None]
-        column = here.argmax(1)
+        is_attached = self.attachments.switch[destination] == switch[:, None]
+        column = is_attached.argmax(1)
         link = self.attachments.exit_link[destination, column]
-        exits: Int32s = np.where(here.any(1) & (switch >= 0), link, -1)
+        exits: Int32s = np.where(is_attached.any(1) & (switch >= 0), link, -1)
         return exits.astype(np.int32)
 
     def link_name(self, link: int) -> str:
@@ -320,11 +320,11 @@ class Fabric:
                     continue
                 forth = np.flatnonzero((source == number[a]) & (target == number[b]))
                 back = np.flatnonzero((source == number[b]) & (target == number[a]))
-                found = [forth] if sign == ">" else [forth, back]
+                directions = [forth] if sign == ">" else [forth, back]
                 if which:
                     at = int(which) - 1 if which.isdecimal() else -1
-                    found = [f[at : at + 1] for f in found] if at >= 0 else []
-                links = np.concatenate([*found, np.zeros(0, np.int64)]).astype(np.int64)
+                    directions = [f[at : at + 1] for f in directions] if at >= 0 else []
+                links = np.concatenate([*directions, np.zeros(0, np.int64)]).astype(np.int64)
                 if len(links):
                     return links
                 raise UsageError(f"there is no link {name} in {self.name}")
@@ -375,9 +375,9 @@ def attach(links: Links, switches: int, hosts: int) -> Attachments:
     # A port needs both directions: pair them by (host, switch).
     key_of_access = links.source[access].astype(np.int64) * switches + links.target[access]
     key_of_exit = links.target[exits].astype(np.int64) * switches + links.source[exits]
-    _, here, there = np.intersect1d(key_of_access, key_of_exit, return_indices=True)
-    both = np.lexsort((access[here], links.source[access[here]]))  # by host, then by port
-    access, exits = access[here][both], exits[there][both]
+    _, leaving, there = np.intersect1d(key_of_access, key_of_exit, return_indices=True)
+    both = np.lexsort((access[leaving], links.source[access[leaving]]))  # by host, then by port
+    access, exits = access[leaving][both], exits[there][both]
     host = (links.source[access] - switches).astype(np.int64)
     per_host = np.bincount(host, minlength=hosts)
     ports = max(1, int(per_host.max(initial=0)))

@@ -20,7 +20,7 @@ from ..hashing.settings import HashSettings
 from .build import Cables, build, cables, tiers_by_distance
 from .fabric import HOST, TIER_NAMES, Address, AddressPlan, Fabric, parse_address
 from .parameters import Changes, rate_text
-from .yaml_file import Source
+from .sources import Source
 
 # A containerlab topology as a fabric (https://containerlab.dev/manual/topo-def-file/).
 #
@@ -99,13 +99,13 @@ def _ends(link: Source, number: dict[str, int]) -> tuple[int, int] | None:
         raise link.wrong('a link needs endpoints: ["leaf1:eth1", "spine1:eth1"]')
     if len(names) != 2:
         raise link.wrong("a link has two endpoints")
-    found = []
+    ends = []
     for place, name in names:
         if name in number:
-            found.append(number[name])
+            ends.append(number[name])
         elif name not in _NOT_NODES:
             raise place.wrong(f"there is no node {name!r} in nodes")
-    return (found[0], found[1]) if len(found) == 2 else None
+    return (ends[0], ends[1]) if len(ends) == 2 else None
 
 
 # A fabric as GraphML, read and written with networkx.
@@ -150,7 +150,8 @@ def read_graphml(path: Path, rate_bits_per_second: int, delay_ns: int) -> tuple[
         wires,
         switch_planes=np.array(planes, np.int16),
         explicit_addresses=AddressPlan(
-            len(hosts), {i: own for i, n in enumerate(hosts) if (own := _addresses(graph, n, path))}
+            len(hosts),
+            {i: known for i, n in enumerate(hosts) if (known := _addresses(graph, n, path))},
         ),
     )
     return fabric, Changes(tuple(down))
@@ -209,9 +210,9 @@ def graphml_bytes(fabric: Fabric) -> bytes:
             "tier": int(nodes.tier[i]),
         }
         if is_host:
-            own = fabric.addresses.explicit.get(i - fabric.switches)
-            if own:
-                values["addresses"] = " ".join(str(a) for a in own)
+            addresses = fabric.addresses.explicit.get(i - fabric.switches)
+            if addresses:
+                values["addresses"] = " ".join(str(a) for a in addresses)
         else:
             values["plane"] = int(nodes.plane[i])
         graph.add_node(name, **values)
@@ -232,7 +233,7 @@ def graphml_bytes(fabric: Fabric) -> bytes:
 
 
 def fabric_document(fabric: Fabric) -> dict[str, Any]:
-    """The content of a fabric file, see yaml_file.py."""
+    """The content of a fabric file, see `yaml_file.py`."""
     nodes, links = fabric.nodes, fabric.links
     names = nodes.names
     document: dict[str, Any] = {"name": fabric.name, "nodes": {}, "links": []}
@@ -282,9 +283,9 @@ def _node(fabric: Fabric, node: int) -> dict[str, Any]:
     nodes = fabric.nodes
     if nodes.kind[node] == HOST:
         values: dict[str, Any] = {"kind": "host"}
-        own = fabric.addresses.explicit.get(node - fabric.switches)
-        if own:
-            values["addresses"] = [str(a) for a in own]
+        addresses = fabric.addresses.explicit.get(node - fabric.switches)
+        if addresses:
+            values["addresses"] = [str(a) for a in addresses]
         host = node - fabric.switches
         networks = [str(n) for n, of in fabric.addresses.subnets.items() if of == host]
         if networks:
@@ -314,7 +315,7 @@ def _routes(fabric: Fabric) -> dict[str, Any]:
     names, edge = fabric.nodes.names, fabric.attachments.edge
     one_host_each = len(np.unique(edge[edge >= 0])) == np.count_nonzero(edge >= 0)
     for switch in range(fabric.switches):
-        found: dict[str, Any] = {}
+        hops_to: dict[str, Any] = {}
         for host in range(fabric.hosts):
             attached = fabric.attachments.switch[host]
             if edge[host] < 0 or (attached == switch).any():
@@ -327,19 +328,19 @@ def _routes(fabric: Fabric) -> dict[str, Any]:
             ]
             group = int(fabric.forwarding.group_of[switch, edge[host]])
             buckets = fabric.forwarding.buckets.get(group) if hops else None
-            found[name] = hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
-        if found:
-            routes[names[switch]] = found
+            hops_to[name] = hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
+        if hops_to:
+            routes[names[switch]] = hops_to
     return routes
 
 
 def _differing(six: dict[str, Any], four: dict[str, Any]) -> dict[str, Any]:
     """The next hops of IPv6 that are not those of IPv4."""
-    found = {
-        switch: {to: hops for to, hops in own.items() if hops != four[switch][to]}
-        for switch, own in six.items()
+    differing = {
+        switch: {to: hops for to, hops in routes.items() if hops != four[switch][to]}
+        for switch, routes in six.items()
     }
-    return {switch: own for switch, own in found.items() if own}
+    return {switch: routes for switch, routes in differing.items() if routes}
 
 
 def _hop(fabric: Fabric, link: int, weight: int) -> Any:

@@ -23,9 +23,8 @@ from ...analyzer.words import printable
 from ..hashing.settings import HashSettings
 from .devices import Advertised, Device, Interface, NextHop, Resolved, Route, limits_of
 from .fabric import Address, Fabric, parse_address, parse_interface, parse_network
-from .json_source import load_json
+from .sources import Source, load_json, load_yaml
 from .topology import assemble
-from .yaml_file import Source, load_yaml
 
 # Interfaces and neighbours of a Linux device: `ip -j -d addr`, `ip -j neigh`, `lldpctl -f json0`.
 #
@@ -143,13 +142,13 @@ def advertised_of(file: Path) -> tuple[Advertised, ...] | None:
 def policies_of(file: Path, family: str) -> list[str]:
     """What the rules of `ip -j rule` do beside the ones of every system, in words; one line."""
     rules = decoded(file, list[dict[str, object]], "the output of `ip -j rule`") or []
-    own = [rule for rule in rules if not _usual(rule)]
-    if not own:
+    unusual = [rule for rule in rules if not _usual(rule)]
+    if not unusual:
         return []
     keys = ("src", "srclen", "dst", "dstlen", "fwmark", "iif", "table")
-    shown = " ".join(f"{key} {own[0][key]}" for key in keys if key in own[0])
+    shown = " ".join(f"{key} {unusual[0][key]}" for key in keys if key in unusual[0])
     return [
-        f"policy routing: {len(own)} {family} rules choose other tables, which are not read, "
+        f"policy routing: {len(unusual)} {family} rules choose other tables, which are not read, "
         f"such as `{printable(shown)[:60]}`"
     ]
 
@@ -182,16 +181,16 @@ def read_devices(path: Path) -> list[Device]:
     """All devices of a folder or file. UsageError names file and line."""
     if path.is_dir():
         files = sorted(path.glob("*.route.json"))
-        found = [read_device(path, file.name.removesuffix(".route.json")) for file in files]
+        devices = [read_device(path, file.name.removesuffix(".route.json")) for file in files]
     else:
         top = load_yaml(path, "a folder or JSON file with the tables of routers")
-        found = [
+        devices = [
             _device(name, place.mapping("the tables of a router"), path)
             for name, place in top.mapping("router names").items()
         ]
-    if not found:
+    if not devices:
         raise UsageError(f"{path} has no NAME.route.json; save `ip -j route` of every router there")
-    return found
+    return devices
 
 
 def read_device(folder: Path, name: str, *, strict: bool = True) -> Device:
@@ -207,9 +206,9 @@ def read_device(folder: Path, name: str, *, strict: bool = True) -> Device:
         if not file.exists():
             continue
         six = table == "route6"
-        found = beside.read(load_json, file) if six else load_json(file)
-        if found is not None:
-            tables[table] = found
+        table_source = beside.read(load_json, file) if six else load_json(file)
+        if table_source is not None:
+            tables[table] = table_source
     sysctl = folder / f"{name}.sysctl"
     return _device(name, tables, folder, sysctl if sysctl.exists() else None, beside)
 
@@ -254,8 +253,8 @@ def _device(
     nexthops = _nexthops(tables, sysctl)
 
     def routes_of(table: str) -> list[Route]:
-        found = (_route(e, nexthops, sysctl) for e in tables[table].items("routes"))
-        return [route for route in found if route is not None]
+        routes = (_route(e, nexthops, sysctl) for e in tables[table].items("routes"))
+        return [route for route in routes if route is not None]
 
     routes = routes_of("route")
     if "route6" in tables:
@@ -343,17 +342,17 @@ class _Sysctl:
     @property
     def remarks(self) -> list[str]:
         """Settings that differ between IPv4 and IPv6."""
-        told = []
+        remarks = []
         for name in ("policy", "fields"):
             four, six = (
                 self._values.get(f"net.{f}.fib_multipath_hash_{name}") for f in ("ipv4", "ipv6")
             )
             if four is not None and six is not None and four != six:
-                told.append(
+                remarks.append(
                     f"fib_multipath_hash_{name} is {four} for IPv4 and {six} for IPv6; "
                     "the fabric has the value for IPv4"
                 )
-        return told
+        return remarks
 
 
 class _Object(NamedTuple):
@@ -376,7 +375,7 @@ def _nexthops(tables: dict[str, Source], sysctl: _Sysctl) -> dict[int, _Object]:
         index = inner["index"].integer("index", 0, 65535)
         of_group = buckets.setdefault(_id(entry["id"]), {})
         of_group[index] = _id(inner["nhid"])
-    found: dict[int, _Object] = {}
+    objects: dict[int, _Object] = {}
     for place in tables["nexthop"].items("nexthops") if "nexthop" in tables else ():
         entry = place.mapping("a nexthop")
         if "id" not in entry:
@@ -390,12 +389,12 @@ def _nexthops(tables: dict[str, Source], sysctl: _Sysctl) -> dict[int, _Object]:
         table = buckets.get(number)
         if table is not None and sorted(table) != list(range(len(table))):
             raise place.wrong(f"the buckets of nexthop {number} are incomplete")
-        found[number] = _Object(
+        objects[number] = _Object(
             None if members else _hop(entry, sysctl),
             tuple(members),
             tuple(table[i] for i in range(len(table))) if table else None,
         )
-    return found
+    return objects
 
 
 def _part(entry: dict[str, Source], key: str, place: Source) -> Source:
@@ -436,8 +435,8 @@ def _route(place: Source, nexthops: dict[int, _Object], sysctl: _Sysctl) -> Rout
     if kind in ("local", "broadcast", "multicast", "anycast"):
         return None
     text = entry["dst"].text("a network")
-    own = entry.get("prefsrc")
-    source = None if own is None else own.parsed("an address", parse_address)
+    preferred = entry.get("prefsrc")
+    source = None if preferred is None else preferred.parsed("an address", parse_address)
     hops: list[NextHop] = []
     buckets: tuple[int, ...] | None = None
     if kind == "unicast":
@@ -455,22 +454,22 @@ def _hops(
     place: Source, entry: dict[str, Source], nexthops: dict[int, _Object], sysctl: _Sysctl
 ) -> tuple[list[NextHop], tuple[int, ...] | None]:
     if "nhid" in entry and _id(entry["nhid"]) in nexthops:
-        found = nexthops[_id(entry["nhid"])]
-        if found.hop is not None:
-            return [found.hop], None
+        nexthop = nexthops[_id(entry["nhid"])]
+        if nexthop.hop is not None:
+            return [nexthop.hop], None
         hops, order = [], []
-        for number, weight in found.group:
+        for number, weight in nexthop.group:
             member = nexthops.get(number)
             if member is None or member.hop is None:
                 raise place.wrong(f"there is no nexthop {number} in the table nexthop")
             hops.append(member.hop._replace(weight=weight))
             order.append(number)
-        if found.buckets is None:
+        if nexthop.buckets is None:
             return hops, None
-        unknown = set(found.buckets) - set(order)
+        unknown = set(nexthop.buckets) - set(order)
         if unknown:
             raise place.wrong(f"a bucket names nexthop {min(unknown)}, which is not in its group")
-        return hops, tuple(order.index(b) for b in found.buckets)
+        return hops, tuple(order.index(b) for b in nexthop.buckets)
     if "nexthops" in entry:
         members = entry["nexthops"].items("next hops")
         return [_hop(h.mapping("a next hop"), sysctl) for h in members], None
@@ -488,5 +487,5 @@ COMMANDS = "ip -j route, sysctl"
 def linux_fabric(path: Path, rate_bits_per_second: int, delay_ns: int) -> Fabric:
     """The fabric of a folder or file with the tables of routers. UsageError names the place."""
     devices = read_devices(path)
-    found = assemble(str(path), devices, rate_bits_per_second, delay_ns, COMMANDS, strict=True)
-    return found.fabric
+    assembled = assemble(str(path), devices, rate_bits_per_second, delay_ns, COMMANDS, strict=True)
+    return assembled.fabric

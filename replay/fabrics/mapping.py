@@ -20,7 +20,7 @@ from ...analyzer.errors import UsageError
 from ...kernels.kernel import Int32s, Ints
 from ..results import EXACT
 from .fabric import Address, Fabric, Network, edge_switches
-from .yaml_file import Source, load_yaml
+from .sources import Source, load_yaml
 
 RULES = ("exact", "order", "subnets")
 _PREFIXES = {4: (24, 16, 8), 6: (64, 56, 48, 32)}
@@ -50,7 +50,9 @@ def map_hosts(addresses: Sequence[str], fabric: Fabric, mapping: str = "exact") 
     hosts = [fabric.addresses.host_of(a) for a in parsed]
     if mapping != "exact":
         by_file = _from_file(parsed, fabric, mapping)
-        hosts = [own if own is not None else host for own, host in zip(by_file, hosts, strict=True)]
+        hosts = [
+            given if given is not None else host for given, host in zip(by_file, hosts, strict=True)
+        ]
     rule = EXACT if mapping == "exact" else f"by {mapping}"
     return HostMap(np.array([-1 if host is None else host for host in hosts], np.int32), rule)
 
@@ -74,15 +76,15 @@ def _by_subnet(addresses: list[Address], fabric: Fabric) -> HostMap:
     edge = fabric.attachments.edge
     leaves = [np.flatnonzero(edge == e) for e in range(int(edge.max(initial=-1)) + 1)]
     versions = sorted({a.version for a in addresses})
-    found = [_subnets(addresses, dict(zip(versions, lengths, strict=True)))
+    groupings = [_subnets(addresses, dict(zip(versions, lengths, strict=True)))
              for lengths in product(*(_PREFIXES[version] for version in versions))]  # fmt: skip
     fits = (
         subnets
-        for subnets in found
+        for subnets in groupings
         if len(subnets) <= len(leaves)
         and all(len(m) <= len(leaf) for m, leaf in zip(subnets.values(), leaves, strict=False))
     )
-    subnets = next(fits, found[0])
+    subnets = next(fits, groupings[0])
     if len(subnets) > len(leaves) and len(subnets) == len(set(addresses)):
         rule = "sorted addresses, each of its own subnet, on the hosts in order"
         return HostMap(_in_order(addresses, fabric), rule)
@@ -95,11 +97,11 @@ def _by_subnet(addresses: list[Address], fabric: Fabric) -> HostMap:
     for subnet, hosts in zip(subnets, leaves, strict=False):
         _fill(number, subnets[subnet], hosts, f"{subnet}", fabric)
     of_leaf = edge_switches(fabric.attachments)
-    told = (
+    placements = (
         f"{subnet} on {fabric.nodes.names[int(of_leaf[edge, 0])]}"
         for edge, subnet in enumerate(subnets)
     )
-    return HostMap(np.array([number[a] for a in addresses], np.int32), ", ".join(told))
+    return HostMap(np.array([number[a] for a in addresses], np.int32), ", ".join(placements))
 
 
 def _subnets(addresses: list[Address], prefixes: Mapping[int, int]) -> dict[Network, list[Address]]:
@@ -148,12 +150,12 @@ def _from_file(addresses: list[Address], fabric: Fabric, path: str) -> list[int 
 
 def _entries(source: Source) -> list[tuple[Network, str, str]]:
     """(network, node, place in the file), the longest networks first."""
-    found = []
+    entries = []
     value: Mapping[str, Source] = source.mapping("addresses: host names")
     for text, node in value.items():
         try:
             network = ip_network(text, strict=False)
         except ValueError:
             raise UsageError(f"{node.where}: {text!r} is not an address or subnet") from None
-        found.append((network, node.text("the name of a host or leaf"), node.where))
-    return sorted(found, key=lambda entry: -entry[0].prefixlen)
+        entries.append((network, node.text("the name of a host or leaf"), node.where))
+    return sorted(entries, key=lambda entry: -entry[0].prefixlen)

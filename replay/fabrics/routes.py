@@ -80,8 +80,8 @@ def _with(
         if destination >= fabric.switches:
             edges = fabric.attachments.edge[[destination - fabric.switches]]
         else:
-            here = (fabric.attachments.switch == destination).any(1)
-            edges = np.unique(fabric.attachments.edge[here])
+            is_attached = (fabric.attachments.switch == destination).any(1)
+            edges = np.unique(fabric.attachments.edge[is_attached])
         columns = edges[edges >= 0] + column
         links = [_link(fabric, switch, hop, route.where) for hop in route.hops]
         groups.set(switch, columns, links, [hop.weight for hop in route.hops], route.buckets)
@@ -92,14 +92,14 @@ def edge_per_host(fabric: Fabric) -> Fabric:
     """The same fabric with one edge per host, so that routes can differ by host."""
     edge = fabric.attachments.edge
     attached = np.flatnonzero(edge >= 0)
-    own = np.full(len(edge), -1, np.int32)
-    own[attached] = np.arange(len(attached))
+    edge_of_host = np.full(len(edge), -1, np.int32)
+    edge_of_host[attached] = np.arange(len(attached))
     forwarding, columns = fabric.forwarding, edge[attached]
     if forwarding.ipv6_from:
         columns = np.concatenate([columns, columns + forwarding.ipv6_from])
     return replace(
         fabric,
-        attachments=fabric.attachments._replace(edge=own),
+        attachments=fabric.attachments._replace(edge=edge_of_host),
         forwarding=forwarding._replace(
             group_of=np.ascontiguousarray(forwarding.group_of[:, columns]),
             ipv6_from=len(attached) if forwarding.ipv6_from else 0,
@@ -237,9 +237,9 @@ def _capacities(fabric: Fabric, edge: int) -> Callable[[int], int]:
 
     @cache
     def of_link(link: int) -> int:
-        own = max(1, int(rates[link]) // 1_000_000)
+        capacity = max(1, int(rates[link]) // 1_000_000)
         behind = of_switch(int(fabric.links.target[link]))
-        return own if behind is None else min(own, behind)
+        return capacity if behind is None else min(capacity, behind)
 
     return of_link
 

@@ -47,22 +47,22 @@ def switch_hashing(fabric: Fabric, options: Mapping[str, str], where: str) -> Sw
     model = _model(fabric, options, where)
     per_switch = options.word("per-switch", "different", "equal")
     changes = _changes(options, model, where)
-    given = [_with(own, options, changes) for own in fabric.hash_settings]
+    given = [_with(known, options, changes) for known in fabric.hash_settings]
     seed = _number(options, "seed", where)
     rows = switch_seeds(np.array([seed], np.uint64), len(given), _checked(per_switch))
     derived = np.broadcast_to(rows.reshape(1, -1), (1, len(given)))[0].tolist()
     if "seed" in options or "per-switch" in options:
         origins: list[SeedOrigin] = ["option"] * len(given)
     else:
-        origins = ["fabric" if hash_known(own) else "default" for own in fabric.hash_settings]
-    told = {"seed": str(seed), "per-switch": per_switch}
+        origins = ["fabric" if hash_known(known) else "default" for known in fabric.hash_settings]
+    seed_words = {"seed": str(seed), "per-switch": per_switch}
     if "fabric" in origins:
-        told = {"seed": "of the fabric"}
+        seed_words = {"seed": "of the fabric"}
     settings = [
-        one if origin == "fabric" else replace(one, seed=int(number))
-        for one, origin, number in zip(given, origins, derived, strict=True)
+        kept if origin == "fabric" else replace(kept, seed=int(number))
+        for kept, origin, number in zip(given, origins, derived, strict=True)
     ]
-    return SwitchHashing(settings, {**_names(settings), **told, **_told(options)}, origins)
+    return SwitchHashing(settings, {**_names(settings), **seed_words, **_told(options)}, origins)
 
 
 def hash_known(settings: HashSettings | None) -> bool:
@@ -72,17 +72,17 @@ def hash_known(settings: HashSettings | None) -> bool:
 
 def hash_records(fabric: Fabric, hashing: SwitchHashing) -> tuple[SwitchHash, ...]:
     """The hash of every switch, for the report; empty if the fabric sets none."""
-    if not any(own is not None for own in fabric.hash_settings):
+    if not any(known is not None for known in fabric.hash_settings):
         return ()
     return tuple(
         SwitchHash(
             switch=fabric.nodes.names[i],
-            hash=one.model,
-            fields=fields_of(one),
-            seed=one.seed,
+            hash=settings.model,
+            fields=fields_of(settings),
+            seed=settings.seed,
             seed_from=hashing.seed_from[i],
         )
-        for i, one in enumerate(hashing.settings)
+        for i, settings in enumerate(hashing.settings)
     )
 
 
@@ -93,18 +93,18 @@ def _checked(text: str) -> PerSwitch:
 def _model(fabric: Fabric, options: Mapping[str, str], where: str) -> str:
     name = options.get("hash")
     if name is None:
-        own = next((own for own in fabric.hash_settings if own is not None), None)
-        return own.model if own else HashSettings().model
+        known = next((known for known in fabric.hash_settings if known is not None), None)
+        return known.model if known else HashSettings().model
     if name not in MODELS:
         raise UsageError(f"{where}: there is no hash {name!r}; {choices(name, MODELS)}")
     return name
 
 
 def _with(
-    own: HashSettings | None, options: Mapping[str, str], changes: Mapping[str, Any]
+    known: HashSettings | None, options: Mapping[str, str], changes: Mapping[str, Any]
 ) -> HashSettings:
     """The settings of a switch with changes; another hash starts from defaults."""
-    base = HashSettings() if own is None else own
+    base = HashSettings() if known is None else known
     if "hash" in options and base.model != changes["model"]:
         base = HashSettings(seed=base.seed)
     extra = {**base.extra, **changes.get("extra", {})}
@@ -154,8 +154,8 @@ def _number(options: Mapping[str, str], key: str, where: str) -> int:
 
 
 def _names(settings: list[HashSettings]) -> dict[str, str]:
-    models = sorted({one.model for one in settings})
-    sets = sorted({fields_of(one) for one in settings})
+    models = sorted({known.model for known in settings})
+    sets = sorted({fields_of(known) for known in settings})
     return {"hash": ", ".join(models), "fields": ", ".join(sets)}
 
 

@@ -121,9 +121,9 @@ class _Finder:
                     self._master[end] = port.master
                 if port.mac not in _NO_MAC:
                     self._by_mac[port.mac].append(end)
-                for own in port.addresses:
-                    if own.ip.is_link_local:
-                        self._by_link_local[own.ip].append(end)
+                for address in port.addresses:
+                    if address.ip.is_link_local:
+                        self._by_link_local[address.ip].append(end)
 
     def _note(self, kind: str, device: str, text: str) -> None:
         note = Note(kind, device, text)
@@ -147,49 +147,55 @@ class _Finder:
             if End(device.name, neighbour.port) not in self._left_out:
                 heard[neighbour.port].append(neighbour)
         for port, neighbours in heard.items():
-            here = End(device.name, port)
+            end = End(device.name, port)
             if len(neighbours) > 1:
                 names = ", ".join(sorted({n.system or n.chassis for n in neighbours}))
                 text = f"{port} has {len(neighbours)} LLDP neighbours ({names}): not a cable"
                 self._note("several neighbours", device.name, text)
                 continue
-            (one,) = neighbours
-            name = one.system or one.chassis
+            (sender,) = neighbours
+            name = sender.system or sender.chassis
             if not up.get(port, True):
                 text = f"{port} has no link, its LLDP neighbour {name} is stale"
                 self._note("stale neighbour", device.name, text)
                 continue
-            far = self._advertised_by(one, owner)
+            far = self._advertised_by(sender, owner)
             if far is None:
-                self._cabling.strangers[self._logical(here)] = name
+                self._cabling.strangers[self._logical(end)] = name
                 continue
-            there = self._far_port(far, one.far_port)
+            there = self._far_port(far, sender.far_port)
             if there is None:
-                text = f"{port}: LLDP names port {one.far_port} of {far}, which {far} does not have"
+                text = (
+                    f"{port}: LLDP names port {sender.far_port} of {far}, which {far} does not have"
+                )
                 self._note("unknown port", device.name, text)
                 continue
-            self._told.add((here, there))
-            both = (there, here) in self._told
-            self._show(here, there, LLDP if both else ONE_SIDED)
+            self._told.add((end, there))
+            both = (there, end) in self._told
+            self._show(end, there, LLDP if both else ONE_SIDED)
 
-    def _advertised_by(self, one: Advertised, owner: Mapping[Address, End]) -> str | None:
+    def _advertised_by(self, neighbour: Advertised, owner: Mapping[Address, End]) -> str | None:
         """The device that a neighbour is: by name, chassis id or management address."""
-        for name in (one.system, one.system.partition(".")[0]):
+        for name in (neighbour.system, neighbour.system.partition(".")[0]):
             if name in self._systems or name in self._devices:
                 return self._systems.get(name, name)
-        by_mac = {d.name for d in self._devices.values() if d.chassis and d.chassis == one.chassis}
-        by_mac = by_mac or {end.device for end in self._by_mac.get(one.chassis.lower(), ())}
-        by_address = {end.device for address, end in owner.items() if str(address) in one.addresses}
-        found = by_mac or by_address
-        return found.pop() if len(found) == 1 else None
+        by_mac = {
+            d.name for d in self._devices.values() if d.chassis and d.chassis == neighbour.chassis
+        }
+        by_mac = by_mac or {end.device for end in self._by_mac.get(neighbour.chassis.lower(), ())}
+        by_address = {
+            end.device for address, end in owner.items() if str(address) in neighbour.addresses
+        }
+        devices = by_mac or by_address
+        return devices.pop() if len(devices) == 1 else None
 
     def _far_port(self, device: str, port: str) -> End | None:
         interfaces = self._devices[device].interfaces
-        if interfaces is None or any(own.name == port for own in interfaces):
+        if interfaces is None or any(interface.name == port for interface in interfaces):
             return End(device, port)
-        found = [End(device, own.name) for own in interfaces if port and own.alias == port]
-        found = found or [e for e in self._by_mac.get(port.lower(), ()) if e.device == device]
-        return found[0] if len(found) == 1 else None
+        ends = [End(device, i.name) for i in interfaces if port and i.alias == port]
+        ends = ends or [e for e in self._by_mac.get(port.lower(), ()) if e.device == device]
+        return ends[0] if len(ends) == 1 else None
 
     def by_mac(self, device: Device) -> None:
         """Links to owners of MAC addresses in the neighbour table; several per port: a network."""
@@ -232,9 +238,9 @@ class _Finder:
         for pair, evidence in sorted(self._ranked(), key=lambda item: _rank(item[1])):
             taken = [end for end in pair if end in peer and end not in self._shared]
             if taken:
-                here = taken[0]
-                chosen = accepted[min(here, peer[here]), max(here, peer[here])]
-                self._conflict(pair, evidence, here, peer[here], chosen)
+                shared = taken[0]
+                chosen = accepted[min(shared, peer[shared]), max(shared, peer[shared])]
+                self._conflict(pair, evidence, shared, peer[shared], chosen)
                 continue
             accepted[pair] = evidence
             peer[pair[0]], peer[pair[1]] = pair[1], pair[0]
@@ -260,38 +266,38 @@ class _Finder:
 
     def _bridges(self) -> set[End]:
         """Ports with several members: a bridge, or a bond whose members lead to several devices."""
-        found = set()
+        bridges = set()
         for (device, _), master in self._master.items():
             end = End(device, master)
             if len({pair for pair in self._shown if end in pair}) > 1:
-                found.add(end)
-        return found
+                bridges.add(end)
+        return bridges
 
     def _one_sided(self, pair: tuple[End, End]) -> None:
-        for here, there in (pair, pair[::-1]):
+        for end, there in (pair, pair[::-1]):
             heard = self._devices[there.device].advertised
-            if heard is not None and (here, there) in self._told:
+            if heard is not None and (end, there) in self._told:
                 text = (
-                    f"{here.port}: LLDP neighbour {there.device} {there.port} does not "
-                    f"list {here.device} as its neighbour"
+                    f"{end.port}: LLDP neighbour {there.device} {there.port} does not "
+                    f"list {end.device} as its neighbour"
                 )
-                self._note("one-sided neighbour", here.device, text)
+                self._note("one-sided neighbour", end.device, text)
 
     def _conflict(
         self,
         pair: tuple[End, End],
         evidence: Sequence[str],
-        here: End,
+        shared: End,
         chosen: End,
         evidence_of_chosen: Sequence[str],
     ) -> None:
-        other = pair[1] if pair[0] == here else pair[0]
+        other = pair[1] if pair[0] == shared else pair[0]
         text = (
-            f"{here.port} leads to {chosen.device} {chosen.port} "
+            f"{shared.port} leads to {chosen.device} {chosen.port} "
             f"({', '.join(evidence_of_chosen)}), "
             f"not to {other.device} {other.port} ({', '.join(evidence)})"
         )
-        self._note("conflict", here.device, text)
+        self._note("conflict", shared.device, text)
 
 
 def _rank(evidence: Sequence[str]) -> tuple[int, int]:
@@ -400,11 +406,11 @@ class _Builder:
     def _fabric_ports(self, device: Device) -> list[str]:
         """Ports in the fabric: with a network, a link or a next hop."""
         name = device.name
-        found = [m.end.port for ms in self.networks.values() for m in ms if m.end.device == name]
+        ports = [m.end.port for ms in self.networks.values() for m in ms if m.end.device == name]
         for link in self._cabling.links:
-            found += [end.port for end in (link.a, link.b) if end.device == name]
-        found += [hop.device for route in device.routes for hop in route.hops if hop.gateway]
-        kept = dict.fromkeys(p for p in found if End(name, p) not in self._left_out and p)
+            ports += [end.port for end in (link.a, link.b) if end.device == name]
+        ports += [hop.device for route in device.routes for hop in route.hops if hop.gateway]
+        kept = dict.fromkeys(p for p in ports if End(name, p) not in self._left_out and p)
         return list(kept)
 
     def add_nodes(self) -> None:
@@ -445,7 +451,7 @@ class _Builder:
             if len(nodes) == 1:
                 self.topology.subnets[network] = nodes[0]
             return
-        end, own = members[0]
+        end, addresses = members[0]
         behind = self.topology.behind(self._node(end), end.port)
         if behind:
             hosts = [node for _, node in behind if node in self.topology.hosts]
@@ -459,7 +465,7 @@ class _Builder:
             name = self._stub_name(end, str(gateway), len(gateways) == 1)
             self.topology.owner[gateway] = name
             self._stub(end, name)
-        if not gateways and (network.num_addresses > 2 or own is not None):
+        if not gateways and (network.num_addresses > 2 or addresses is not None):
             name = f"{end.device}:{end.port}"
             if name not in self.topology.hosts:
                 self.topology.hosts.append(name)
@@ -567,11 +573,11 @@ def assemble(
     devices: Sequence[Device],
     rate_bits_per_second: int,
     delay_ns: int,
-    told: str | Mapping[str, str],
+    source: str | Mapping[str, str],
     *,
     strict: bool,
 ) -> Assembled:
-    """The fabric of devices. told: what their tables are, for all or by name, for `Fabric.origin`.
+    """The fabric of devices. source: what their tables are, for all or by name (`Fabric.origin`).
 
     UsageError without a host or with two devices of one name; strict: also for a next hop that
     leads nowhere, which otherwise is noted, and its route left out.
@@ -621,7 +627,7 @@ def assemble(
         ports=tuple((w.port_a, w.port_b) for w in topology.wires),
         links=tuple(", ".join(w.evidence) for w in topology.wires),
         tables=tuple(
-            (told if isinstance(told, str) else told[n])
+            (source if isinstance(source, str) else source[n])
             if n in by_name and by_name[n].tables_read
             else ""
             for n in topology.switches
@@ -728,28 +734,28 @@ class Router:
         for host, name in enumerate(topology.hosts):
             edge = int(fabric.attachments.edge[host])
             if edge >= 0:
-                own = [ip_network(a) for a in fabric.addresses.explicit.get(host, ())]
-                yield host, edge, [*own, *networks_of.get(name, ())]
+                networks = [ip_network(a) for a in fabric.addresses.explicit.get(host, ())]
+                yield host, edge, [*networks, *networks_of.get(name, ())]
 
     def _groups(self, switch: int, device: Device, targets: Sequence[Network]) -> tuple[int, int]:
         """The groups of a switch towards a host, of IPv4 and of IPv6; -1 without a route.
 
         A family that the host or the fabric does not have gets the group of the other.
         """
-        found = {
+        groups = {
             version: self._route_group(switch, device, route)
             for version in (4, 6)
             if (route := self._lookup(device, [t for t in targets if t.version == version]))
         }
-        if 4 not in found and self._routes_ipv4(device) and any(t.version == 4 for t in targets):
-            found[4] = -1  # the route of IPv6 leads no packet of IPv4
+        if 4 not in groups and self._routes_ipv4(device) and any(t.version == 4 for t in targets):
+            groups[4] = -1  # the route of IPv6 leads no packet of IPv4
         leads = 6 in self._gateways or self.leads(device, 6)
-        if 6 not in found and leads and any(t.version == 6 for t in targets):
+        if 6 not in groups and leads and any(t.version == 6 for t in targets):
             if any(route.network.version == 6 for route in device.routes):
-                found[6] = -1
+                groups[6] = -1
             else:
                 self.ipv4_only.add(device.name)  # without any route of IPv6, none was read
-        four, six = found.get(4, found.get(6, -1)), found.get(6, found.get(4, -1))
+        four, six = groups.get(4, groups.get(6, -1)), groups.get(6, groups.get(4, -1))
         if self._content(four) != self._content(six):
             text = "IPv4 and IPv6 have different next hops; a replay of packets uses those of IPv4"
             self._note("address families", device.name, text)
@@ -783,8 +789,8 @@ class Router:
     @cached_property
     def _gateways(self) -> set[int]:
         """The IP versions that the fabric routes."""
-        told = {v for v in (4, 6) for one in self._devices.values() if self.leads(one, v)}
-        return told | self._versions
+        versions = {v for v in (4, 6) for device in self._devices.values() if self.leads(device, v)}
+        return versions | self._versions
 
     def leads(self, device: Device, version: int) -> bool:
         """Whether a device has a route of an IP version with a gateway in the fabric."""
@@ -878,10 +884,10 @@ class Reread:
     def __init__(self, fabric: Fabric) -> None:
         """fabric: with the names of ports, as discovery writes it."""
         assert fabric.origin is not None
-        own = edge_per_host(fabric)
-        self.fabric = replace(own, forwarding=with_ipv6(own.forwarding), routed=False)
+        per_host = edge_per_host(fabric)
+        self.fabric = replace(per_host, forwarding=with_ipv6(per_host.forwarding), routed=False)
         self._attached = self.fabric.attachments.switch
-        self._versions = {6} if own.forwarding.ipv6_from else set[int]()
+        self._versions = {6} if per_host.forwarding.ipv6_from else set[int]()
         """IP versions that the switches route, as far as they told."""
         self._told: dict[int, HashSettings] = {}
         """The hash settings that each switch told last."""
@@ -892,8 +898,8 @@ class Reread:
             list(names[fabric.switches :]),
             owner={
                 address: fabric.host_name(host)
-                for host, own in fabric.addresses.explicit.items()
-                for address in own
+                for host, addresses in fabric.addresses.explicit.items()
+                for address in addresses
             },
             subnets={n: fabric.host_name(host) for n, host in fabric.addresses.subnets.items()},
         )
@@ -901,20 +907,20 @@ class Reread:
             a, b = (int(end[2 * cable]) for end in (fabric.links.source, fabric.links.target))
             self._topology.add(Wire(names[a], near, names[b], far, ()))
 
-    def update(self, device: Device, told: str) -> tuple[bool, list[Note]]:
+    def update(self, device: Device, source: str) -> tuple[bool, list[Note]]:
         """Take over what a switch answered now: (whether it forwards otherwise, remarks).
 
-        told: what its tables are, for `Fabric.origin`. Ports to hosts that have no link are lost;
+        source: what its tables are, for `Fabric.origin`. Ports to hosts that have no link are lost;
         other ports without link are not: its tables tell whether it still uses them.
         """
         fabric, switch = self.fabric, self._number[device.name]
         router = Router(fabric, {}, self._topology, self._number, False, self._versions)
         self._versions |= {version for version in (4, 6) if router.leads(device, version)}
-        own = router.of_switch(switch, device)
+        of_device = router.of_switch(switch, device)
         attached = self._attached_now(switch, device)
         old = fabric.origin
         assert old is not None
-        tables = (*old.tables[:switch], told, *old.tables[switch + 1 :])
+        tables = (*old.tables[:switch], source, *old.tables[switch + 1 :])
         four = list(old.ipv4_only or (False,) * fabric.switches)
         four[switch] = device.ipv4_only or device.name in router.ipv4_only
         settings = list(fabric.hash_settings)
@@ -922,14 +928,14 @@ class Reread:
         if device.hash is not None:
             self._told[switch] = device.hash
         differs = (
-            _row(fabric.forwarding, switch) != _row(own, 0)
+            _row(fabric.forwarding, switch) != _row(of_device, 0)
             or bool((attached != fabric.attachments.switch).any())
             or settings[switch] != fabric.hash_settings[switch]
             or tuple(four) != (old.ipv4_only or (False,) * fabric.switches)
         )
         self.fabric = replace(
             fabric,
-            forwarding=_with_row(fabric.forwarding, switch, own),
+            forwarding=_with_row(fabric.forwarding, switch, of_device),
             attachments=fabric.attachments._replace(switch=attached),
             hash_settings=tuple(settings),
             origin=old._replace(tables=tables, ipv4_only=tuple(four) if any(four) else ()),
@@ -953,26 +959,27 @@ class Reread:
     def begins_at(self, switches: Ints, hosts: Int32s) -> Bools:
         """bool[n]: whether each host is wired to one of these switches, with a link or without."""
         wired: Bools = np.isin(self._attached[hosts], switches)
-        found: Bools = np.any(wired, axis=1)
-        return found
+        begins: Bools = np.any(wired, axis=1)
+        return begins
 
 
 def _hash_now(
-    before: HashSettings | None, told: HashSettings | None, last: HashSettings | None
+    before: HashSettings | None, reported: HashSettings | None, last: HashSettings | None
 ) -> HashSettings | None:
     """What the switch tells; a seed that it never told stays while it tells no other.
 
     last: what it told before.
     """
-    if before is None or (told is not None and told.seed):
-        return told
-    if told is None:
+    if before is None or (reported is not None and reported.seed):
+        return reported
+    if reported is None:
         return before if before.seed_recovered else None
     if last is not None and last.seed:
-        return told
+        return reported
     usual = {"policy": 1, "fields": 7}
-    same = {**usual, **before.extra} == {**usual, **told.extra} and before.model == told.model
-    return before if same else told
+    same = before.model == reported.model
+    same = same and {**usual, **before.extra} == {**usual, **reported.extra}
+    return before if same else reported
 
 
 def _row(forwarding: Forwarding, switch: int) -> list[object]:
@@ -990,7 +997,7 @@ def _row(forwarding: Forwarding, switch: int) -> list[object]:
     return [known[group] for group in forwarding.group_of[switch].tolist()]
 
 
-def _with_row(forwarding: Forwarding, switch: int, own: Forwarding) -> Forwarding:
+def _with_row(forwarding: Forwarding, switch: int, row: Forwarding) -> Forwarding:
     """The forwarding with other groups of one switch; groups that nobody uses are dropped."""
     group_of = forwarding.group_of.copy()
     group_of[switch] = -1
@@ -998,17 +1005,17 @@ def _with_row(forwarding: Forwarding, switch: int, own: Forwarding) -> Forwardin
     number = np.full(len(forwarding.group_start), -1, np.int32)  # the last serves -1
     number[used] = np.arange(len(used))
     group_of = number[group_of]
-    group_of[switch] = np.where(own.group_of[0] >= 0, own.group_of[0] + len(used), -1)
+    group_of[switch] = np.where(row.group_of[0] >= 0, row.group_of[0] + len(used), -1)
     sizes = np.diff(forwarding.group_start)
     kept = np.repeat(number[:-1] >= 0, sizes)
-    all_sizes = np.concatenate([sizes[used], np.diff(own.group_start)])
+    all_sizes = np.concatenate([sizes[used], np.diff(row.group_start)])
     return Forwarding(
         np.concatenate([np.zeros(1, np.int64), np.cumsum(all_sizes)]),
-        np.concatenate([forwarding.group_links[kept], own.group_links]).astype(np.int32),
-        np.concatenate([forwarding.group_weights[kept], own.group_weights]).astype(np.int64),
+        np.concatenate([forwarding.group_links[kept], row.group_links]).astype(np.int32),
+        np.concatenate([forwarding.group_weights[kept], row.group_weights]).astype(np.int64),
         group_of.astype(np.int32),
         _renumbered(forwarding.buckets, number)
-        | {group + len(used): table for group, table in own.buckets.items()},
+        | {group + len(used): table for group, table in row.buckets.items()},
         forwarding.ipv6_from,
     )
 

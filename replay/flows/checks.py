@@ -152,27 +152,27 @@ def blast_radii(fabric: Fabric, elements: str) -> list[BlastRadius]:
     names = [name.strip() for name in elements.split(",") if name.strip()]
     if not names:
         raise UsageError("--blast-radius takes each, or names such as leaf1-spine1,spine2")
-    found = _of_every_kind(fabric) if names == [EACH] else [_element(fabric, n) for n in names]
-    return [_radius(fabric, one) for one in found]
+    chosen = _of_every_kind(fabric) if names == [EACH] else [_element(fabric, n) for n in names]
+    return [_radius(fabric, element) for element in chosen]
 
 
 def _of_every_kind(fabric: Fabric) -> list[_Element]:
     links, tier = fabric.links, fabric.nodes.tier
     upwards = links.up & (tier[links.target] > tier[links.source])
-    found = []
+    elements = []
     for layer in range(len(fabric.layers)):
-        here = np.flatnonzero(upwards & (links.layer == layer))
-        if len(here):
-            name = fabric.link_name(int(here[0])).replace(">", "-", 1)
+        in_layer = np.flatnonzero(upwards & (links.layer == layer))
+        if len(in_layer):
+            name = fabric.link_name(int(in_layer[0])).replace(">", "-", 1)
             parallel = len(fabric.find_links(name)) > 2
-            found.append(_element(fabric, f"{name}#1" if parallel else name))
-    found.sort(key=lambda one: int(tier[links.source[one.links]].min()))
+            elements.append(_element(fabric, f"{name}#1" if parallel else name))
+    elements.sort(key=lambda element: int(tier[links.source[element.links]].min()))
     for level in sorted(set(tier[: fabric.switches].tolist()), reverse=True):
         first = int(np.flatnonzero(tier[: fabric.switches] == level)[0])
-        found.append(_element(fabric, fabric.nodes.names[first]))
+        elements.append(_element(fabric, fabric.nodes.names[first]))
     if len(set(fabric.nodes.plane[: fabric.switches].tolist())) > 1:
-        found.append(_element(fabric, "plane1"))
-    return found
+        elements.append(_element(fabric, "plane1"))
+    return elements
 
 
 def links_of(fabric: Fabric, name: str) -> Ints:
@@ -210,8 +210,8 @@ def _radius(fabric: Fabric, element: _Element) -> BlastRadius:
     below = np.flatnonzero(_below(fabric, element.links)[fabric.switches :])
     cut_off, of_host = _hosts_lose(fabric, lost)
     a = int(below[0]) if len(below) else 0
-    ways = [paths_between(fabric, a, b) for b in {0, fabric.hosts - 1} - {a}]
-    before = max(ways, key=lambda one: (one.longest_links or 0, one.destination))
+    paths = [paths_between(fabric, a, b) for b in {0, fabric.hosts - 1} - {a}]
+    before = max(paths, key=lambda path: (path.longest_links or 0, path.destination))
     b = fabric.nodes.names.index(before.destination) - fabric.switches
     return BlastRadius(
         element=element.name,
@@ -232,13 +232,13 @@ def _below(fabric: Fabric, failed: Ints) -> Bools:
     """bool[nodes]: reached downwards from the lower ends of the links."""
     links, tier = fabric.links, fabric.nodes.tier
     source, target = links.source, links.target
-    found = np.zeros(len(tier), np.bool_)
+    reached = np.zeros(len(tier), np.bool_)
     lower = tier[source[failed]] < tier[target[failed]]
-    found[np.where(lower, source[failed], target[failed])] = True
+    reached[np.where(lower, source[failed], target[failed])] = True
     for level in sorted(set(tier.tolist()), reverse=True):
-        on = found[source] & (tier[source] == level) & (tier[target] < level) & links.up
-        found[target[on]] = True
-    return found
+        on = reached[source] & (tier[source] == level) & (tier[target] < level) & links.up
+        reached[target[on]] = True
+    return reached
 
 
 def _hosts_lose(fabric: Fabric, lost: Bools) -> tuple[int, float]:
@@ -247,8 +247,8 @@ def _hosts_lose(fabric: Fabric, lost: Bools) -> tuple[int, float]:
     there = ports.switch >= 0
     gone = there & (lost[ports.access_link] | lost[ports.exit_link])
     rate = np.where(there, fabric.links.rate_bits_per_second[ports.access_link], 0)
-    whole = np.maximum(rate.sum(1), 1)
-    share = np.where(gone, rate, 0).sum(1) / whole
+    capacity = np.maximum(rate.sum(1), 1)
+    share = np.where(gone, rate, 0).sum(1) / capacity
     return int(((gone == there).all(1) & there.any(1)).sum()), float(100 * share.max())
 
 
@@ -259,12 +259,12 @@ def _uplinks_lost(fabric: Fabric, lost: Bools) -> float:
         links.up & (tier[links.target] > tier[links.source]) & (links.source < fabric.switches)
     )
     rate = links.rate_bits_per_second
-    whole, gone = (
+    capacity, gone = (
         np.bincount(links.source[of], weights=rate[of], minlength=fabric.switches)
         for of in (upwards, upwards & lost)
     )
     left = np.bincount(links.source[links.up & ~lost], minlength=fabric.switches)
-    share = gone / np.maximum(whole, 1)
+    share = gone / np.maximum(capacity, 1)
     alive = left[: fabric.switches] > 0
     return float(100 * share[alive].max(initial=0.0))
 
@@ -304,13 +304,13 @@ def table_sizes(fabric: Fabric) -> list[TableSize]:
     tier = fabric.nodes.tier[:switches]
     return [
         TableSize(
-            tier=tier_name(one),
-            routes=int(routes[tier == one].max()),
-            groups=int(groups[tier == one].max()),
-            members=int(members[tier == one].max()),
-            static_srv6=int(static[tier == one].max()),
+            tier=tier_name(level),
+            routes=int(routes[tier == level].max()),
+            groups=int(groups[tier == level].max()),
+            members=int(members[tier == level].max()),
+            static_srv6=int(static[tier == level].max()),
         )
-        for one in sorted(set(tier.tolist()))
+        for level in sorted(set(tier.tolist()))
     ]
 
 
@@ -440,15 +440,15 @@ def _tiers(fabric: Fabric) -> list[Tier]:
     )
     tiers = []
     for tier in sorted(set(nodes.tier[: fabric.switches].tolist())):
-        here = np.flatnonzero(nodes.tier[: fabric.switches] == tier)
-        with_uplinks = here[up[here] > 0]
+        switches = np.flatnonzero(nodes.tier[: fabric.switches] == tier)
+        with_uplinks = switches[up[switches] > 0]
         ratio = down[with_uplinks] / up[with_uplinks]
         tiers.append(
             Tier(
                 name=tier_name(tier),
-                switches=len(here),
-                downlink_bits_per_second=int(down[here].max()),
-                uplink_bits_per_second=int(up[here].max()),
+                switches=len(switches),
+                downlink_bits_per_second=int(down[switches].max()),
+                uplink_bits_per_second=int(up[switches].max()),
                 oversubscription_min=float(ratio.min()) if len(ratio) else None,
                 oversubscription_max=float(ratio.max()) if len(ratio) else None,
             )
@@ -458,17 +458,17 @@ def _tiers(fabric: Fabric) -> list[Tier]:
 
 def _layer(fabric: Fabric, layer: int, name: str) -> Layer:
     links = fabric.links
-    here = links.layer == layer
-    rate, delay = links.rate_bits_per_second[here], links.delay_ns[here]
+    in_layer = links.layer == layer
+    rate, delay = links.rate_bits_per_second[in_layer], links.delay_ns[in_layer]
     return Layer(
         name=name,
-        links=int(here.sum()),
-        down=int((here & ~links.up).sum()),
+        links=int(in_layer.sum()),
+        down=int((in_layer & ~links.up).sum()),
         rate_min_bits_per_second=int(rate.min()),
         rate_max_bits_per_second=int(rate.max()),
         delay_min_ns=int(delay.min()),
         delay_max_ns=int(delay.max()),
-        capacity_bits_per_second=int(links.rate_bits_per_second[here & links.up].sum()),
+        capacity_bits_per_second=int(links.rate_bits_per_second[in_layer & links.up].sum()),
         group_sizes=_group_sizes(fabric, layer),
     )
 
@@ -483,8 +483,8 @@ def _group_sizes(fabric: Fabric, layer: int) -> dict[int, int]:
     first = forwarding.group_links[
         np.minimum(forwarding.group_start[:-1], len(forwarding.group_links) - 1)
     ]
-    here = (fabric.links.layer[first] == layer) & (used > 0)
-    counts = np.bincount(sizes[here], weights=used[here])
+    used_in_layer = (fabric.links.layer[first] == layer) & (used > 0)
+    counts = np.bincount(sizes[used_in_layer], weights=used[used_in_layer])
     return {int(size): int(counts[size]) for size in np.flatnonzero(counts)}
 
 
@@ -530,8 +530,8 @@ def _walk(fabric: Fabric) -> tuple[int, int, int | None, list[str]]:
     starts = np.unique(edges[edges >= 0])
     for e in whose:
         depth = depths_to(fabric, e, starts)
-        found = [depth[s] + 2 for s in starts.tolist() if depth[s] >= 0]
-        longest = max([longest or 0, *found]) if found else longest
+        lengths = [depth[s] + 2 for s in starts.tolist() if depth[s] >= 0]
+        longest = max([longest or 0, *lengths]) if lengths else longest
         bad = [s for s, d in depth.items() if d < 0 and not fabric.routed]
         loops += sum(depth[s] == LOOP for s in bad)
         dead_ends += sum(depth[s] == DEAD_END for s in bad)
@@ -559,8 +559,8 @@ def depths_to(fabric: Fabric, edge: int, starts: Int32s) -> dict[int, int]:
 
     LOOP or DEAD_END if some path from the switch does not end at the edge.
     """
-    here = edge_switches(fabric.attachments)[edge]
-    depth = {int(s): 0 for s in here if s >= 0}
+    switches = edge_switches(fabric.attachments)[edge]
+    depth = {int(s): 0 for s in switches if s >= 0}
     on_path: set[int] = set()
     for start in starts.tolist():
         _deepest(fabric, start, edge, depth, on_path)
@@ -625,11 +625,11 @@ def _bisection(fabric: Fabric) -> tuple[int | None, float | None]:
         sums = np.bincount(
             attachments.switch[known], weights=capacity[table[known]], minlength=switches
         ).astype(np.int64)
-        here = np.flatnonzero(sums)
-        node = np.full(len(here), switches + (not is_first))
-        rows.append(node if is_first else here)
-        columns.append(here if is_first else node)
-        values.append(sums[here])
+        used = np.flatnonzero(sums)
+        node = np.full(len(used), switches + (not is_first))
+        rows.append(node if is_first else used)
+        columns.append(used if is_first else node)
+        values.append(sums[used])
         totals.append(int(sums.sum()))
     total = np.concatenate(values)
     if total.sum() >= 1 << 31:  # the solver counts in 32 bits: coarser units, rounded down

@@ -156,15 +156,15 @@ def layers_of(fabric: Fabric, reachable: Bools) -> Layers:
     sizes = np.diff(forwarding.group_start)
     chosen = bool((reachable[forwarding.group_links] & np.repeat(sizes > 1, sizes)).any())
     between = (links.source < fabric.switches) & (links.target < fabric.switches)
-    found = []
+    layers = []
     for number, name in enumerate(fabric.layers):
         members = np.flatnonzero((links.layer == number) & reachable)
         if len(members):
-            found.append((name, members, chosen and bool(between[members].all())))
+            layers.append((name, members, chosen and bool(between[members].all())))
     return Layers(
-        tuple(name for name, _, _ in found),
-        tuple(members for _, members, _ in found),
-        tuple(choice for _, _, choice in found),
+        tuple(name for name, _, _ in layers),
+        tuple(members for _, members, _ in layers),
+        tuple(choice for _, _, choice in layers),
     )
 
 
@@ -310,6 +310,6 @@ def _walk_windows(
 
 def most_at_once(placement: Placement, windows: Windows, link: int) -> int:
     """The maximum number of units that use a link in the same window."""
-    here = (placement.links == link).any(1) & ~placement.dropped
-    rows = here[windows.unit] & (windows.wire_bytes > 0)
+    on_link = (placement.links == link).any(1) & ~placement.dropped
+    rows = on_link[windows.unit] & (windows.wire_bytes > 0)
     return int(np.unique(windows.window[rows], return_counts=True)[1].max(initial=0))

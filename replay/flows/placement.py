@@ -84,8 +84,8 @@ class Walk:
 
         def choose(node: Int32s, came_by: Int32s, group: Int32s, member: UInt16s) -> None:
             for number, hashing in enumerate(self._hashings):
-                found = self._values(number, hashing, seeds, node, came_by, known)
-                self._choose(hashing, found, node, group, member)
+                values = self._values(number, hashing, seeds, node, came_by, known)
+                self._choose(hashing, values, node, group, member)
 
         return choose
 
@@ -110,22 +110,22 @@ class Walk:
         _which_seed(node, 0 if everywhere else self.fabric.switches, which)
         if hashing.ingress is not None:
             return hashing.ingress.values(seeds.ravel(), which, came_by)
-        found = np.empty(node.shape, np.uint32)
-        hashing.bound.fill_at(seeds.ravel(), which, found)
-        return found
+        values = np.empty(node.shape, np.uint32)
+        hashing.bound.fill_at(seeds.ravel(), which, values)
+        return values
 
     def _choose(
-        self, hashing: _Hashing, found: UInt32s, node: Int32s, group: Int32s, member: UInt16s
+        self, hashing: _Hashing, values: UInt32s, node: Int32s, group: Int32s, member: UInt16s
     ) -> None:
         """The members chosen by the switches with the same hash settings."""
         group = self._kind_of[group]
         if len(self._hashings) == 1:
-            choose_by_unit(found, hashing.packed, group, member)
+            choose_by_unit(values, hashing.packed, group, member)
             return
-        own = np.where(hashing.switches[node], group, -1).astype(np.int32)
+        group_of_settings = np.where(hashing.switches[node], group, -1).astype(np.int32)
         chosen = np.empty_like(member)
-        choose_by_unit(found, hashing.packed, own, chosen)
-        np.copyto(member, chosen, where=own >= 0)
+        choose_by_unit(values, hashing.packed, group_of_settings, chosen)
+        np.copyto(member, chosen, where=group_of_settings >= 0)
 
 
 def _different_groups(forwarding: Forwarding) -> tuple[list[Group], Int32s]:
@@ -139,11 +139,11 @@ def _different_groups(forwarding: Forwarding) -> tuple[list[Group], Int32s]:
     start, weights = forwarding.group_start.tolist(), forwarding.group_weights
     kind_of = np.empty(len(start) - 1, np.int32)
     for i in range(len(start) - 1):
-        own, buckets = weights[start[i] : start[i + 1]], forwarding.buckets.get(i)
-        key = own.tobytes(), b"" if buckets is None else buckets.tobytes()
+        group, buckets = weights[start[i] : start[i + 1]], forwarding.buckets.get(i)
+        key = group.tobytes(), b"" if buckets is None else buckets.tobytes()
         if key not in number:
             number[key] = len(groups)
-            groups.append(Group(own, buckets) if len(own) else equal_cost(1))
+            groups.append(Group(group, buckets) if len(group) else equal_cost(1))
         kind_of[i] = number[key]
     return groups or [equal_cost(1)], kind_of
 
@@ -181,8 +181,8 @@ def walk(
 def _kinds(settings: Sequence[HashSettings]) -> list[HashSettings]:
     """The different settings, ignoring seeds."""
     kinds: list[HashSettings] = []
-    for one in settings:
-        kind = replace(one, seed=0)
+    for settings_of_switch in settings:
+        kind = replace(settings_of_switch, seed=0)
         if kind not in kinds:
             kinds.append(kind)
     return kinds
@@ -207,14 +207,14 @@ def _look_up(
         for i in range(node.shape[1]):
             group[r, i] = -1
             link[r, i] = -1
-            here = node[r, i]
-            if here < 0:
+            switch = node[r, i]
+            if switch < 0:
                 continue
             for port in range(attached.switch.shape[1]):
-                if attached.switch[host[i], port] == here:
+                if attached.switch[host[i], port] == switch:
                     link[r, i] = attached.exit_link[host[i], port]
             if link[r, i] < 0:
-                g = groups.of[here, edge[i]]
+                g = groups.of[switch, edge[i]]
                 group[r, i] = g
                 if g < 0:
                     continue
@@ -316,33 +316,33 @@ def path_choices(traffic: Traffic, fabric: Fabric) -> PathChoices:
     keys, pair = np.unique(key, return_inverse=True)
     number = (pair - int((keys < 0).any())).astype(np.int32)
     number[~reached] = -1
-    found: list[list[int]] = []
+    paths: list[list[int]] = []
     first = [0]
     keys = keys[keys >= 0]
-    for one in keys.tolist():
-        _extend(fabric, one // edges, one % edges, [], found)
-        first.append(len(found))
-    hops = max((len(path) for path in found), default=0)
-    links = np.full((len(found), hops), -1, np.int32)
-    for row, path in zip(links, found, strict=True):
+    for known_key in keys.tolist():
+        _extend(fabric, known_key // edges, known_key % edges, [], paths)
+        first.append(len(paths))
+    hops = max((len(path) for path in paths), default=0)
+    links = np.full((len(paths), hops), -1, np.int32)
+    for row, path in zip(links, paths, strict=True):
         row[: len(path)] = path
     return PathChoices(number, np.array(first, np.int64), links, keys // edges, keys % edges)
 
 
 def _extend(
-    fabric: Fabric, switch: int, edge: int, so_far: list[int], found: list[list[int]]
+    fabric: Fabric, switch: int, edge: int, so_far: list[int], paths: list[list[int]]
 ) -> None:
-    """Add to `found` every further path from a switch."""
+    """Add to `paths` every further path from a switch."""
     members, _ = fabric.group(switch, edge)
     if not len(members):
-        found.append(so_far)
-        if len(found) > MOST_PATHS:
+        paths.append(so_far)
+        if len(paths) > MOST_PATHS:
             raise UsageError(f"{fabric.name} has more than {MOST_PATHS:,} paths for this traffic")
         return
     if len(so_far) >= MOST_HOPS:
         raise UsageError(f"the routes of {fabric.name} form a loop")
     for link in members.tolist():
-        _extend(fabric, int(fabric.links.target[link]), edge, [*so_far, link], found)
+        _extend(fabric, int(fabric.links.target[link]), edge, [*so_far, link], paths)
 
 
 def links_of_paths(
@@ -357,6 +357,6 @@ def links_of_paths(
     for hop in range(inner.shape[1]):
         last = np.where(inner[:, hop] >= 0, fabric.links.target[inner[:, hop]], last)
     exits = np.where(path >= 0, fabric.exit_link_at(last, np.maximum(traffic.dst_host, 0)), -1)
-    whole = np.concatenate([inner, np.full((n, 1), -1, np.int32)], axis=1)
-    whole[np.arange(n), (inner >= 0).sum(1)] = exits
-    return columns + [np.ascontiguousarray(c, dtype=np.int32) for c in whole.T]
+    padded = np.concatenate([inner, np.full((n, 1), -1, np.int32)], axis=1)
+    padded[np.arange(n), (inner >= 0).sum(1)] = exits
+    return columns + [np.ascontiguousarray(c, dtype=np.int32) for c in padded.T]

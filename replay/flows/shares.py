@@ -119,8 +119,8 @@ def by_capacity(fabric: Fabric) -> Fabric:
     starts = forwarding.group_start[:-1][sizes > 0]
     if not len(starts):
         return fabric
-    own = rates[forwarding.group_links]
-    if (np.minimum.reduceat(own, starts) == np.maximum.reduceat(own, starts)).all():
+    capacities = rates[forwarding.group_links]
+    if (np.minimum.reduceat(capacities, starts) == np.maximum.reduceat(capacities, starts)).all():
         return fabric
     try:
         return with_capacity_weights(fabric)

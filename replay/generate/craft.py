@@ -218,11 +218,11 @@ def wrap(records: Bytes, outer: Outer, first: Int, out: Bytes) -> tuple[int, int
         used += _RECORD_HEADER
         for i in range(prefix):
             out[used + i] = outer.data[i]
-        whole = wire + prefix - network
+        outer_bytes = wire + prefix - network
         if outer.ipv6:
-            put(out, used + network + 4, 2, whole - 40)
+            put(out, used + network + 4, 2, outer_bytes - 40)
         else:
-            put(out, used + network + 2, 2, whole)
+            put(out, used + network + 2, 2, outer_bytes)
             put_checksum(out, used + network)
         if outer.udp_at >= 0:
             put(out, used + outer.udp_at + 4, 2, wire + prefix - outer.udp_at)

@@ -351,24 +351,24 @@ class Pair:
 
     def passed(self, ev: Entropy, time_ns: int, wire: int, resent: bool) -> EntropyTruth:
         """Record a data packet at the tap."""
-        found = self.of(ev)
-        found.packets += 1
-        found.wire_bytes += wire
-        found.retransmissions += resent
-        found.first_ns = time_ns if found.first_ns is None else found.first_ns
-        found.last_ns = time_ns
+        slot = self.of(ev)
+        slot.packets += 1
+        slot.wire_bytes += wire
+        slot.retransmissions += resent
+        slot.first_ns = time_ns if slot.first_ns is None else slot.first_ns
+        slot.last_ns = time_ns
         entry = self.bad_since.get(id(ev))
         if entry and entry["returned_ns"] and entry["used_again_ns"] is None:
             entry["used_again_ns"] = time_ns
-        return found
+        return slot
 
     def timed(self, ev: Entropy, elapsed_ns: int) -> None:
         """Record a round trip, from a packet at the tap to its answer at the tap."""
-        found = self.of(ev)
-        found.round_trips += 1
-        found.round_trip_sum_ns += elapsed_ns
-        found.round_trip_min_ns = min(found.round_trip_min_ns or elapsed_ns, elapsed_ns)
-        found.round_trip_max_ns = max(found.round_trip_max_ns or elapsed_ns, elapsed_ns)
+        slot = self.of(ev)
+        slot.round_trips += 1
+        slot.round_trip_sum_ns += elapsed_ns
+        slot.round_trip_min_ns = min(slot.round_trip_min_ns or elapsed_ns, elapsed_ns)
+        slot.round_trip_max_ns = max(slot.round_trip_max_ns or elapsed_ns, elapsed_ns)
 
     def retire(self, ev: Entropy, now: int, cause: str) -> None:
         """Replace an entropy value by a backup of its plane, if there is one."""

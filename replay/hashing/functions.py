@@ -131,7 +131,7 @@ def fnv1a(data: Bytes, lengths: Ints, seeds: UInt32s, prepended: bool, out: UInt
             out[r, i] = _fnv1a(data, lengths[i], i, seeds[r, i], prepended)
 
 
-def prepare(keys: KeyBytes, prepended: bool) -> Fill:
+def prepare_fnv1a(keys: KeyBytes, prepended: bool) -> Fill:
     """The function of these keys, to be given seeds."""
     columns = np.ascontiguousarray(keys.data.T)
 

@@ -198,10 +198,10 @@ class LinuxHash(BoundHash):
 
     def fill(self, seeds: UInt64s, out: UInt32s) -> None:
         for part in self.parts:
-            whole = len(part.rows) == self.units
-            values = out if whole else np.empty((len(seeds), len(part.rows)), np.uint32)
+            covers_all = len(part.rows) == self.units
+            values = out if covers_all else np.empty((len(seeds), len(part.rows)), np.uint32)
             part.fill(seeds, values)
-            if not whole:
+            if not covers_all:
                 out[:, part.rows] = values
         _multipath(out, self._custom)
 

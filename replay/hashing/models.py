@@ -187,7 +187,7 @@ _ALL = [
         )
         for half, words in (("", ""), ("lo", ", lower 16 bits"), ("hi", ", upper 16 bits"))
     ),
-    HashModel("fnv1a", "FNV-1a", "RFC 9923", seeded=functions.prepare),
+    HashModel("fnv1a", "FNV-1a", "RFC 9923", seeded=functions.prepare_fnv1a),
     HashModel(
         "random-oracle", "ideal random hashing", "splitmix64", seeded=functions.prepare_oracle
     ),

@@ -58,9 +58,9 @@ def _ring_steps(
 def _by_rank(graph: Graph, members: Array, *nodes: Array) -> Ints:
     """int64[ranks, columns]: nodes of members at the rows of their ranks."""
     columns = [np.asarray(n).reshape(members.size, -1) for n in nodes]
-    found = np.full((graph.ranks, sum(c.shape[1] for c in columns)), -1, np.int64)
-    found[members.reshape(-1)] = np.concatenate(columns, axis=1)
-    return found
+    rows = np.full((graph.ranks, sum(c.shape[1] for c in columns)), -1, np.int64)
+    rows[members.reshape(-1)] = np.concatenate(columns, axis=1)
+    return rows
 
 
 def ring(graph: Graph, size: int, ready: Ints) -> Ints:

@@ -10,13 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from ...analyzer.errors import UsageError
+from ..packets.model.model import PS
 from .collectives import ALL_REDUCES, PLAIN, Collective, all_to_all, from_root, half_ring, to_root
 from .graph import Graph
 from .tasks import Tasks
 
 # Jobs as JSON, see docs/replay.md: ranks, messages, computations, and what they wait for.
 
-_US_PS = 1_000_000
+_US_PS = 1000 * PS
 _SHOWN = 64
 """Characters of a name in an error."""
 
@@ -40,14 +41,14 @@ def read_json(path: Path) -> tuple[Graph, str]:
     """(the graph of a job, class of its data, empty if not given). UsageError names the file and
     the node."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_File)
+        given = msgspec.json.decode(path.read_bytes(), type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Tasks(path.name, 0).fail(f"not JSON of a job: {error}") from None
-    if not 2 <= found.ranks <= 1 << 16:
-        raise Tasks(path.name, 0).fail(f"ranks must be 2 to {1 << 16:,}, not {found.ranks:,}")
-    tasks = Tasks(path.name, found.ranks)
+    if not 2 <= given.ranks <= 1 << 16:
+        raise Tasks(path.name, 0).fail(f"ranks must be 2 to {1 << 16:,}, not {given.ranks:,}")
+    tasks = Tasks(path.name, given.ranks)
     known: dict[str, int] = {}
-    for node in found.nodes:
+    for node in given.nodes:
         name = _name(node.id)
         if node.id in known:
             raise tasks.fail(f"{name} is given twice")
@@ -62,8 +63,8 @@ def read_json(path: Path) -> tuple[Graph, str]:
             raise tasks.fail(f"{name}: a message needs 'to' and 'bytes'")
         else:
             known[node.id] = tasks.send(node.rank, node.to, node.bytes, name)
-    ends = {node.id: (node.rank, node.to) for node in found.nodes}
-    for node in found.nodes:
+    ends = {node.id: (node.rank, node.to) for node in given.nodes}
+    for node in given.nodes:
         for before in node.after:
             if before not in known:
                 raise tasks.fail(
@@ -75,7 +76,7 @@ def read_json(path: Path) -> tuple[Graph, str]:
                     "neither begins nor ends there"
                 )
             tasks.wait(known[node.id], known[before])
-    return tasks.graph(), found.priority
+    return tasks.graph(), given.priority
 
 
 def _name(node: str) -> str:
@@ -93,9 +94,6 @@ def _name(node: str) -> str:
 # broadcasts and reductions: it is assumed to be the first rank.
 
 MOST_RANKS = 1 << 14
-_CHAKRA_SHOWN = 64
-"""Characters of a name in an error."""
-_CHAKRA_US_PS = 1_000_000
 _SEND, _RECEIVE, _COLLECTIVE = 5, 6, 7
 _ID, _NAME, _TYPE, _CONTROL_DEPENDENCIES, _DATA_DEPENDENCIES, _DURATION, _ATTRIBUTE = (
     1, 2, 3, 4, 5, 7, 10
@@ -129,12 +127,12 @@ def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, 
     timeless = 0
     for rank, path in enumerate(files):
         after: list[tuple[int, list[int]]] = []
-        own: dict[int, int] = {}
+        dependencies: dict[int, int] = {}
         order: dict[tuple[str, int], int] = {}
         for node in _nodes(path):
             name = f"{path.name} node {node.id}"
             after.append((node.id, node.after))
-            if node.id in own:
+            if node.id in dependencies:
                 raise tasks.fail(f"{name} is given twice")
             if node.type == _COLLECTIVE:
                 kind = _number(tasks, node, "comm_type", name)
@@ -147,17 +145,17 @@ def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, 
                 entry = tasks.compute(rank, 0, name)
                 size = _size(tasks, node, name) if kind != _BARRIER else 1
                 joined.setdefault((group, kind, at), []).append((rank, entry, size, name))
-                own[node.id] = entry
+                dependencies[node.id] = entry
             elif node.type == _SEND:
                 to, size = _number(tasks, node, "comm_dst", name), _size(tasks, node, name)
-                own[node.id] = tasks.send(rank, to, size, name, _tag(node))
+                dependencies[node.id] = tasks.send(rank, to, size, name, _tag(node))
             elif node.type == _RECEIVE:
                 source = _number(tasks, node, "comm_src", name)
-                own[node.id] = tasks.receive(rank, source, _tag(node), name)
+                dependencies[node.id] = tasks.receive(rank, source, _tag(node), name)
             else:
                 timeless += not node.takes_us and "num_ops" in node.attributes
-                own[node.id] = tasks.compute(rank, node.takes_us * _CHAKRA_US_PS, name, 0)
-        known.append(own)
+                dependencies[node.id] = tasks.compute(rank, node.takes_us * _US_PS, name, 0)
+        known.append(dependencies)
         waits.append(after)
     ends: dict[int, int] = {}  # entry of a collective: its end at the rank
     for (group, kind, at), parts in joined.items():
@@ -167,7 +165,7 @@ def read_chakra(prefix: str, all_reduce: Collective) -> tuple[Graph, tuple[str, 
         if missing:
             raise tasks.fail(
                 f"{name}: rank {min(missing)} lacks this collective (number {at + 1:,} with "
-                f"comm_type {kind} of process group {group[:_CHAKRA_SHOWN]!r}): "
+                f"comm_type {kind} of process group {group[:_SHOWN]!r}): "
                 "its trace may be cut short"
             )
         if len(sizes) > 1:
@@ -217,7 +215,7 @@ _COLLECTIVES: Mapping[int, Collective] = {
 
 def trace_files(prefix: str) -> list[Path]:
     """PREFIX.0.et, PREFIX.1.et, ..., at least two. UsageError names the missing one."""
-    found: list[Path] = []
+    traces: list[Path] = []
     for rank in range(MOST_RANKS + 1):
         path = Path(f"{prefix}.{rank}.et")
         if not path.is_file():
@@ -226,8 +224,8 @@ def trace_files(prefix: str) -> list[Path]:
                     f"--jobs: there is no file {path}: give PATH.goal, PATH.json, or PATH for the "
                     "Chakra traces PATH.0.et, PATH.1.et, ..."
                 )
-            return found
-        found.append(path)
+            return traces
+        traces.append(path)
     raise UsageError(f"--jobs: {prefix}: more than {MOST_RANKS:,} ranks")
 
 
@@ -285,24 +283,24 @@ def _node(data: bytes, at: int, end: int) -> _ChakraNode:
                 value, begin = _varint(data, begin, stop)
                 after.append(value)
         elif field == _ATTRIBUTE and wire == _BYTES:
-            key, found = _attribute(data, begin, stop)
-            if found is not None:
-                attributes[key] = found
+            key, attribute = _attribute(data, begin, stop)
+            if attribute is not None:
+                attributes[key] = attribute
     return _ChakraNode(numbers[_ID], name, numbers[_TYPE], after, numbers[_DURATION], attributes)
 
 
 def _attribute(data: bytes, at: int, end: int) -> tuple[str, int | str | None]:
-    name, found = "", None
+    name, number = "", None
     for field, wire, value, begin, stop in _fields(data, at, end):
         if field == 1 and wire == _BYTES:
             name = data[begin:stop].decode("utf-8", "replace")
         elif field in _INTEGERS and wire == _VARINT:
-            found = value - (1 << 64) if value >> 63 else value
+            number = value - (1 << 64) if value >> 63 else value
         elif field in _SIGNED and wire == _VARINT:
-            found = (value >> 1) ^ -(value & 1)
+            number = (value >> 1) ^ -(value & 1)
         elif field == _TEXT and wire == _BYTES:
             return name, data[begin:stop].decode("utf-8", "replace")
-    return name, found
+    return name, number
 
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
@@ -358,7 +356,6 @@ _TASK = re.compile(
 _REQUIRES = re.compile(r"(\w+)\s+(i?requires)\s+(\w+)", re.ASCII)
 _RANK = re.compile(r"rank\s+(\d+)\s*\{", re.ASCII)
 _NUM_RANKS = re.compile(r"num_ranks\s+(\d+)", re.ASCII)
-_NS_PS = 1000
 
 
 def read_goal(path: Path) -> Graph:
@@ -381,22 +378,22 @@ def read_goal(path: Path) -> Graph:
             if not line:
                 continue
             if tasks is None:
-                found = _NUM_RANKS.fullmatch(line)
+                match = _NUM_RANKS.fullmatch(line)
                 if (
-                    found is None
-                    or not 0 < len(found[1]) < 9
-                    or not 2 <= int(found[1]) <= GOAL_MOST_RANKS
+                    match is None
+                    or not 0 < len(match[1]) < 9
+                    or not 2 <= int(match[1]) <= GOAL_MOST_RANKS
                 ):
                     raise Tasks(path.name, 0).fail(
                         f"{where}: a schedule begins with num_ranks 2 to {GOAL_MOST_RANKS:,}"
                     )
-                tasks = Tasks(path.name, int(found[1]))
+                tasks = Tasks(path.name, int(match[1]))
                 continue
             if rank < 0:
-                found = _RANK.fullmatch(line)
-                if found is None or len(found[1]) > 8 or int(found[1]) >= tasks.ranks:
+                match = _RANK.fullmatch(line)
+                if match is None or len(match[1]) > 8 or int(match[1]) >= tasks.ranks:
                     raise tasks.fail(f"{where}: expected rank 0 to {tasks.ranks - 1} and a brace")
-                rank, known = int(found[1]), {}
+                rank, known = int(match[1]), {}
                 if rank in seen:
                     raise tasks.fail(f"{where}: rank {rank} is given twice")
                 seen.add(rank)
@@ -411,20 +408,20 @@ def read_goal(path: Path) -> Graph:
                         raise tasks.fail(
                             f"{where}: rank {rank} has no task {label} above this line"
                         )
-                one, other = known[wait[1]], known[wait[3]]
+                waiting, other = known[wait[1]], known[wait[3]]
                 if wait[2] == "irequires":
-                    starts.append((rank, one, other, where))
+                    starts.append((rank, waiting, other, where))
                 else:
-                    tasks.wait(one, other)
-                    after.setdefault(one, []).append(other)
+                    tasks.wait(waiting, other)
+                    after.setdefault(waiting, []).append(other)
                 continue
-            found = _TASK.fullmatch(line)
-            if found is None:
+            match = _TASK.fullmatch(line)
+            if match is None:
                 raise tasks.fail(f"{where}: not a task of a schedule")
-            label = found[1] or f"#{number}"
+            label = match[1] or f"#{number}"
             if label in known:
                 raise tasks.fail(f"{where}: rank {rank} has two tasks {label}")
-            known[label] = _task(tasks, rank, found, f"{where} ({label})")
+            known[label] = _task(tasks, rank, match, f"{where} ({label})")
     if tasks is None:
         raise Tasks(path.name, 0).fail("a schedule begins with num_ranks")
     if rank >= 0:
@@ -437,23 +434,23 @@ def read_goal(path: Path) -> Graph:
             tasks.wait(other, begin)
             for before in after.get(other, []):
                 tasks.wait(begin, before)
-    for _, one, other, _ in starts:
-        tasks.wait(begins.get(one, one), begins[other])
+    for _, waiting, other, _ in starts:
+        tasks.wait(begins.get(waiting, waiting), begins[other])
     return tasks.graph()
 
 
-def _task(tasks: Tasks, rank: int, found: re.Match[str], name: str) -> int:
-    values = re.findall(r"(tag|cpu|nic)\s+(\d+)", found[10])
-    numbers = [found[3], found[4], found[6], found[7], found[9], *(text for _, text in values)]
+def _task(tasks: Tasks, rank: int, match: re.Match[str], name: str) -> int:
+    values = re.findall(r"(tag|cpu|nic)\s+(\d+)", match[10])
+    numbers = [match[3], match[4], match[6], match[7], match[9], *(text for _, text in values)]
     if any(text is not None and len(text) > 18 for text in numbers):
         raise tasks.fail(f"{name}: a number is too large")
-    told = {key: int(text) for key, text in values}
-    tag = told.get("tag", 0)
-    if found[2]:
-        return tasks.send(rank, int(found[4]), int(found[3]), name, tag)
-    if found[5]:
-        return tasks.receive(rank, int(found[7]), tag, name)
-    return tasks.compute(rank, int(found[9]) * _NS_PS, name, told.get("cpu", 0))
+    options = {key: int(text) for key, text in values}
+    tag = options.get("tag", 0)
+    if match[2]:
+        return tasks.send(rank, int(match[4]), int(match[3]), name, tag)
+    if match[5]:
+        return tasks.receive(rank, int(match[7]), tag, name)
+    return tasks.compute(rank, int(match[9]) * PS, name, options.get("cpu", 0))
 
 
 # The files of `--jobs`: each is read once, and all of a replay have a limit together.

@@ -60,21 +60,21 @@ def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> 
     `qps` queue pairs of their own. UsageError with the name of the job for nodes that form a
     dependency cycle, or that wait for a node that is never complete at their host.
     """
-    whole = _whole(jobs)
-    is_message = whole.dst >= 0
+    joined = _whole(jobs)
+    is_message = joined.dst >= 0
     rows, work = np.flatnonzero(is_message), np.flatnonzero(~is_message)
-    silent = np.flatnonzero(np.bincount(whole.job[rows], minlength=len(jobs)) == 0)
+    silent = np.flatnonzero(np.bincount(joined.job[rows], minlength=len(jobs)) == 0)
     if len(silent):
         raise UsageError(f"--jobs: {jobs[int(silent[0])].name} sends no message")
-    key = np.stack([whole.job[rows], whole.src[rows], whole.dst[rows], whole.qp[rows]])
+    key = np.stack([joined.job[rows], joined.src[rows], joined.dst[rows], joined.qp[rows]])
     pairs, flow = np.unique(key, axis=1, return_inverse=True)
     flow = flow.reshape(-1)
     order = np.argsort(flow, kind="stable")
     rows, flow = rows[order], flow[order]
-    number = np.empty(len(whole.job), np.int64)  # of each node in the workload
+    number = np.empty(len(joined.job), np.int64)  # of each node in the workload
     number[rows] = np.arange(len(rows))
     number[work] = len(rows) + np.arange(len(work))
-    size = whole.size[rows]
+    size = joined.size[rows]
     if int(size.max()) // model.payload_bytes >= MOST_PACKETS:
         raise UsageError(f"--jobs: a message of {int(size.max()):,} bytes is too long to replay")
     counts = np.bincount(flow, minlength=pairs.shape[1])
@@ -98,35 +98,35 @@ def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> 
         units_of(made, fabric.addresses, flow, size, model),
         model,
         flow=flow,
-        release_ps=whole.release[rows],
+        release_ps=joined.release[rows],
     )
     if len(model.classes) > 1:
         of = np.array([job.priority % len(model.classes) for job in jobs], np.uint8)
         workload = workload._replace(priority=of[pairs[0]])
-    after, node = whole.after, whole.node
+    after, node = joined.after, joined.node
     on = np.where(
-        whole.src[after] == whole.src[node],
+        joined.src[after] == joined.src[node],
         ON_ACKED,
-        np.where(whole.dst[after] == whole.src[node], ON_RECEIVED, -1),
+        np.where(joined.dst[after] == joined.src[node], ON_RECEIVED, -1),
     )
     if (on < 0).any():
-        job = jobs[int(whole.job[node[int(np.argmax(on < 0))]])]
+        job = jobs[int(joined.job[node[int(np.argmax(on < 0))]])]
         raise UsageError(f"--jobs: {job.name}: a node waits for a node of other hosts")
     workload = workload._replace(
         waits=Waits(
             number[node].astype(np.int32),
             number[after].astype(np.int32),
             on.astype(np.uint8),
-            whole.src[work].astype(np.int32),
-            whole.size[work],
+            joined.src[work].astype(np.int32),
+            joined.size[work],
         )
     )
     placed = np.concatenate([rows, work])
-    _check_order(jobs, workload, whole.job[placed])
+    _check_order(jobs, workload, joined.job[placed])
     return OfferedJobs(
         workload,
-        whole.job[placed].astype(np.int32),
-        whole.iteration[placed].astype(np.int32),
+        joined.job[placed].astype(np.int32),
+        joined.iteration[placed].astype(np.int32),
         made,
     )
 
@@ -136,11 +136,11 @@ def _check_order(jobs: Sequence[Job], workload: Workload, job: Ints) -> None:
     times do not fit into int64."""
     flow, nodes = workload.flow, workload.nodes
     same = np.flatnonzero(flow[1:] == flow[:-1])
-    own = workload.edges
+    among_themselves = workload.edges
     edges = AllEdges(
-        np.concatenate([own.node, same + 1]),
-        np.concatenate([own.after, same]),
-        np.zeros(len(own.node) + len(same), np.uint8),
+        np.concatenate([among_themselves.node, same + 1]),
+        np.concatenate([among_themselves.after, same]),
+        np.zeros(len(among_themselves.node) + len(same), np.uint8),
     )
     takes = np.zeros(nodes, np.int64)
     takes[len(flow) :] = workload.waits.takes_ps
@@ -182,11 +182,11 @@ def _split(at: int, job: Job, shift: int) -> _Whole:
     begin = np.cumsum(times) - times
     source = np.repeat(np.arange(len(times)), times)
     part = np.arange(len(source)) - begin[source]
-    whole = Nodes(*(column[source] for column in nodes))
-    qp = whole.channel * job.qps + part if job.queue_pair is None else job.queue_pair[source]
-    is_message = whole.to >= 0
+    copied = Nodes(*(column[source] for column in nodes))
+    qp = copied.channel * job.qps + part if job.queue_pair is None else job.queue_pair[source]
+    is_message = copied.to >= 0
     size = np.where(
-        is_message, whole.size // times[source] + (part < whole.size % times[source]), whole.size
+        is_message, copied.size // times[source] + (part < copied.size % times[source]), copied.size
     )
     if int((times[edges.node] * times[edges.after]).sum()) > MOST_EDGES:
         raise UsageError(f"--jobs: more than {MOST_EDGES:,} dependencies: use fewer qps")
@@ -201,11 +201,11 @@ def _split(at: int, job: Job, shift: int) -> _Whole:
     size = size + np.where(~is_message & ~waits, release, 0)
     return _Whole(
         np.full(len(source), at),
-        hosts[whole.rank],
-        np.where(is_message, hosts[whole.to], -1),
+        hosts[copied.rank],
+        np.where(is_message, hosts[copied.to], -1),
         qp,
         size,
-        whole.iteration,
+        copied.iteration,
         np.where(waits, 0, release),
         node + shift,
         after + shift,
@@ -233,11 +233,11 @@ class JobTimes(NamedTuple):
 
 def alone_ps(jobs: Sequence[Job], fabric: Fabric, model: Model, rate_share: float) -> list[int]:
     """Lower bounds of the times of jobs, each alone on an idle fabric."""
-    found = []
+    times = []
     for job in jobs:
         load = offer_jobs([job], fabric, model, 1).workload
-        found.append(bounds(load, fabric, model, rate_share).completion_ps - job.start_ps)
-    return found
+        times.append(bounds(load, fabric, model, rate_share).completion_ps - job.start_ps)
+    return times
 
 
 def job_times(
@@ -245,22 +245,22 @@ def job_times(
 ) -> list[JobTimes]:
     """The times of all jobs of a run. alone: of `alone_ps`."""
     ends = np.concatenate([result.completed_ps, result.computed_ps])
-    found = []
+    times = []
     for number, (job, bound) in enumerate(zip(jobs, alone, strict=True)):
-        own = offered.job == number
-        done, of = ends[own], offered.iteration[own]
+        of_job = offered.job == number
+        done, of = ends[of_job], offered.iteration[of_job]
         last = np.zeros(job.iterations, np.int64)
         np.maximum.at(last, of, np.where(done < 0, np.iinfo(np.int64).max, done))
-        whole = np.maximum.accumulate(last)
-        found.append(
+        iteration_ends = np.maximum.accumulate(last)
+        times.append(
             JobTimes(
                 job.name,
                 len(job.hosts),
                 job.start_ps,
-                int(whole[-1]) if (done >= 0).all() else None,
-                tuple(whole[whole < np.iinfo(np.int64).max].tolist()),
+                int(iteration_ends[-1]) if (done >= 0).all() else None,
+                tuple(iteration_ends[iteration_ends < np.iinfo(np.int64).max].tolist()),
                 bound,
                 job.priority,
             )
         )
-    return found
+    return times

@@ -19,13 +19,11 @@ from ...analyzer.errors import UsageError
 from ...kernels.kernel import Floats, Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..generate.queue_pairs import QueuePairs
-from ..packets.model.model import Edges, earliest
+from ..packets.model.model import PS, Edges, earliest
 from .collectives import Collective
 from .graph import LAST, MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Graph, Job
 
 # Traffic of a pattern beside jobs: messages that wait for nothing, at the times of the pattern.
-
-NS_PS = 1000
 
 
 def background(name: str, pairs: QueuePairs, hosts: int) -> Job:
@@ -42,7 +40,7 @@ def background(name: str, pairs: QueuePairs, hosts: int) -> Job:
         f"background {name}",
         graph,
         np.arange(hosts, dtype=np.int32),
-        release_ps=np.repeat(pairs.start_ns, times) * NS_PS,
+        release_ps=np.repeat(pairs.start_ns, times) * PS,
         queue_pair=np.repeat(np.arange(len(pairs)), times),
         priority=LAST,
     )
@@ -92,12 +90,9 @@ class FreeHosts:
 # Training jobs: every worker computes layer by layer, and a collective follows each layer.
 #
 # A third of the compute time is forward, the rest is spread evenly over the layers, from the back
-# of
-# the model to its front (as in `aggregate`; assumed). The collective of a layer begins at a rank
-# when
-# the rank has computed the layer and its previous collective is done there; the next iteration
-# begins
-# when both are done.
+# of the model to its front (as in `aggregate`; assumed). The collective of a layer begins at a rank
+# when the rank has computed the layer and its previous collective is done there; the next iteration
+# begins when both are done.
 
 
 def training(
@@ -225,8 +220,8 @@ class Tasks:
         self._edges.append(after)
 
     def _wait_all(self, tasks: Sequence[int], after: Sequence[int]) -> None:
-        for one, other in zip(tasks, after, strict=True):
-            self.wait(one, other)
+        for waiting, other in zip(tasks, after, strict=True):
+            self.wait(waiting, other)
 
     def graph(self) -> Graph:
         """The graph, its nodes in an order that they can be done in. UsageError for messages
@@ -273,10 +268,10 @@ class Tasks:
         chain = []
         for task in order.tolist():
             if task in self._processor:
-                own = self._processor[task]
-                if own in last:
-                    chain.append((place[task], place[last[own]]))
-                last[own] = task
+                processor = self._processor[task]
+                if processor in last:
+                    chain.append((place[task], place[last[processor]]))
+                last[processor] = task
         if chain:
             graph.wait(*np.array(chain, np.int64).T)
         return graph

@@ -67,8 +67,8 @@ def bounds(
     if model.cut_through:
         arrays = with_cut_through(arrays, fabric.links.source, model.header_bytes)
     pace = pace_of(rate_share)
-    ways = Ways(arrays)
-    at_once = _alone(workload, arrays, ways, model, pace)
+    paths = Ways(arrays)
+    at_once = _alone(workload, arrays, paths, model, pace)
     reached = at_once.done >= 0
     alone = _in_time(workload, at_once)
     parts = None
@@ -83,17 +83,19 @@ def bounds(
         rows = np.flatnonzero((workload.phase == phase) & reached)
         if not len(rows):
             continue
-        exact = _permutations(workload, arrays, ways, model, rows, pace)
+        exact = _permutations(workload, arrays, paths, model, rows, pace)
         if exact is not None:
             total += exact
             kinds.add("data and ACKs of a host")
             continue
         if parts is None:
-            parts = _parts(workload, ways, model, reached)
-        own = parts.of(np.isin(parts.message, rows) if len(rows) < len(reached) else slice(None))
+            parts = _parts(workload, paths, model, reached)
+        of_rows = parts.of(
+            np.isin(parts.message, rows) if len(rows) < len(reached) else slice(None)
+        )
         busiest = max(
-            _busiest_sender(own, workload, arrays, model, pace),
-            _busiest_receiver(own, workload, arrays, model),
+            _busiest_sender(of_rows, workload, arrays, model, pace),
+            _busiest_receiver(of_rows, workload, arrays, model),
         )
         chains = _chains(workload, rows, alone, at_once.received, phase == 0)
         total += max(busiest, chains)
@@ -117,8 +119,8 @@ def _at_their_fastest(arrays: FabricArrays, fabric: Fabric, failures: Failures) 
 def _service(size: Array | int, q20: Array | int) -> Array:
     """Time of messages of any size on a link, without overflow."""
     sizes, per_byte = np.asarray(size, np.int64), np.asarray(q20, np.int64)
-    whole, rest = sizes >> 20, sizes & ((1 << 20) - 1)
-    return whole * per_byte + ((rest * per_byte + (1 << 19)) >> 20)
+    mebibytes, rest = sizes >> 20, sizes & ((1 << 20) - 1)
+    return mebibytes * per_byte + ((rest * per_byte + (1 << 19)) >> 20)
 
 
 def _occupied(size: Array | int, gap: Array | int, q20: Array | int, pace: int) -> Array:
@@ -127,8 +129,8 @@ def _occupied(size: Array | int, gap: Array | int, q20: Array | int, pace: int) 
     if pace == LINE_RATE:
         return plain
     alone = _service(size, q20)
-    whole, rest = alone // LINE_RATE, alone % LINE_RATE
-    return np.maximum(plain, whole * pace + (rest * pace >> 20))
+    units, rest = alone // LINE_RATE, alone % LINE_RATE
+    return np.maximum(plain, units * pace + (rest * pace >> 20))
 
 
 class _Alone(NamedTuple):
@@ -142,11 +144,13 @@ class _Alone(NamedTuple):
     """The path of the last packet and of its ACK."""
 
 
-def _alone(workload: Workload, arrays: FabricArrays, ways: Ways, model: Model, pace: int) -> _Alone:
+def _alone(
+    workload: Workload, arrays: FabricArrays, paths: Ways, model: Model, pace: int
+) -> _Alone:
     gap = model.gap_bytes
     src, dst = workload.src[workload.flow], workload.dst[workload.flow]
     n, size, last = workload.packets, workload.packet_bytes, workload.last_bytes
-    there, back = _both_ways(ways, src, dst, last, model)
+    there, back = _both_ways(paths, src, dst, last, model)
     rate, slowest = _port_rates(arrays)
     # The last packet uses one port. It begins when all ports together have sent everything
     # except the share of this port during its last packet.
@@ -155,22 +159,22 @@ def _alone(workload: Workload, arrays: FabricArrays, ways: Ways, model: Model, p
         one_port = rate[src] == slowest[src]
         single = np.where(one_port, _occupied(last, gap, slowest[src], pace), single)
         sending = _occupied(workload.message_bytes(), n * gap, rate[src], pace) - n
-        whole = np.maximum(0, sending - single) + there
+        received = np.maximum(0, sending - single) + there
     else:
         each = _occupied(size, gap, rate[src], pace)
-        whole = np.maximum(0, n * each - single) + there
+        received = np.maximum(0, n * each - single) + there
         if (n > 1).any():  # a short last packet may overtake the previous packet
-            full = ways.fastest(src, dst, size)
+            full = paths.fastest(src, dst, size)
             before = np.maximum(0, (n - 1) * each - single) + full
-            whole = np.where(n > 1, np.maximum(whole, before), whole)
+            received = np.where(n > 1, np.maximum(received, before), received)
     reached = (there >= 0) & (back >= 0)
-    return _Alone(*(np.where(reached, of, -1) for of in (whole + back, whole, there + back)))
+    return _Alone(*(np.where(reached, of, -1) for of in (received + back, received, there + back)))
 
 
-def _both_ways(ways: Ways, src: Array, dst: Array, size: Array, model: Model) -> tuple[Ints, Ints]:
+def _both_ways(paths: Ways, src: Array, dst: Array, size: Array, model: Model) -> tuple[Ints, Ints]:
     """Fastest times of packets, and of their ACKs."""
-    there = ways.fastest(src, dst, size)
-    return there, ways.fastest(dst, src, np.full(len(src), model.ack_bytes))
+    there = paths.fastest(src, dst, size)
+    return there, paths.fastest(dst, src, np.full(len(src), model.ack_bytes))
 
 
 def _in_time(workload: Workload, alone: _Alone) -> Ints:
@@ -196,7 +200,7 @@ def _port_rates(arrays: FabricArrays) -> tuple[Ints, Ints]:
 def _permutations(
     workload: Workload,
     arrays: FabricArrays,
-    ways: Ways,
+    paths: Ways,
     model: Model,
     rows: Ints,
     pace: int,
@@ -226,7 +230,7 @@ def _permutations(
     q20, delay = int(arrays.ps_per_byte_q20[0]), int(arrays.delay_ps[0])
     data, ack = int(_service(size, q20)), int(_service(model.ack_bytes, q20))
     gap = int(_service(size + model.gap_bytes, q20)) - data
-    times = ways.fastest(src, dst, np.full(len(src), size))
+    times = paths.fastest(src, dst, np.full(len(src), size))
     far, near = (round(int(ps) / (data + delay)) for ps in (times.max(), times.min()))
     if len(src) == np.count_nonzero(sent):
         near = far  # the message with the longest path is the only message of its host
@@ -258,7 +262,7 @@ class _Parts(NamedTuple):
         return _Parts(*(column[..., rows] for column in self))
 
 
-def _parts(workload: Workload, ways: Ways, model: Model, reached: Array) -> _Parts:
+def _parts(workload: Workload, paths: Ways, model: Model, reached: Array) -> _Parts:
     """The parts of all messages that have a path."""
     m = np.flatnonzero(reached)
     n, size, last = workload.packets[m], workload.packet_bytes[m], workload.last_bytes[m]
@@ -279,8 +283,8 @@ def _parts(workload: Workload, ways: Ways, model: Model, reached: Array) -> _Par
     )
     flow = workload.flow[message]
     src, dst = workload.src[flow], workload.dst[flow]
-    small, back = _both_ways(ways, src, dst, least, model)
-    way = np.stack([small, ways.fastest(src, dst, most)])
+    small, back = _both_ways(paths, src, dst, least, model)
+    way = np.stack([small, paths.fastest(src, dst, most)])
     way -= np.where(least == most, 0, _ROUNDING_PS)  # for the sizes between
     return _Parts(message, total, packets, least, most, way, back)
 
@@ -294,9 +298,9 @@ def _busy(parts: _Parts, model: Model, rate: Ints, port: Ints, pace: int) -> Int
     """int64[N]: time of all packets on the ports of their host. Where packets or ports differ, less
     1 ps per packet, which the driver may gain by rounding."""
     each = _occupied(parts.most, model.gap_bytes, rate, pace)
-    whole = _occupied(parts.bytes, parts.packets * model.gap_bytes, rate, pace)
+    occupied = _occupied(parts.bytes, parts.packets * model.gap_bytes, rate, pace)
     alike = (parts.least == parts.most) & (rate == port)
-    return np.where(alike, parts.packets * each, whole - parts.packets)
+    return np.where(alike, parts.packets * each, occupied - parts.packets)
 
 
 def _busiest_sender(
@@ -340,9 +344,9 @@ def _busiest(host: Array, busy: Ints, head: Ints, tail: Ints, order: Ints) -> in
     ends = np.flatnonzero(np.append(np.diff(host[rows]) != 0, True)) + 1
     begin = 0
     for end in ends.tolist():
-        own = rows[begin:end]
+        rows_of_host = rows[begin:end]
         begin = end
-        heads, tails, work = head[own], tail[own], busy[own]
+        heads, tails, work = head[rows_of_host], tail[rows_of_host], busy[rows_of_host]
         first = np.minimum.accumulate(heads) + np.cumsum(work) + np.minimum.accumulate(tails)
         later = slice(None, None, -1)
         last = (
@@ -360,12 +364,12 @@ def _chains(workload: Workload, rows: Ints, alone: Ints, received: Ints, first: 
     nodes, takes_ps = workload.nodes, workload.waits.takes_ps
     if workload.at_once.all() and not len(takes_ps):
         return int((workload.release_ps[rows] + alone[rows]).max(initial=0))
-    own = np.zeros(nodes, np.bool_)
-    own[rows] = True
-    own[len(workload.flow) :] = first
+    included = np.zeros(nodes, np.bool_)
+    included[rows] = True
+    included[len(workload.flow) :] = first
     edges = workload.edges
-    kept = own[edges.node] & own[edges.after]
+    kept = included[edges.node] & included[edges.after]
     takes = np.stack([np.append(alone, takes_ps), np.append(received, takes_ps)])
     release = np.append(workload.release_ps, np.zeros(len(takes_ps), np.int64))
     begin, _ = earliest(nodes, Edges(*(column[kept] for column in edges)), release, takes)
-    return int((begin + takes[ON_ACKED])[own].max(initial=0))
+    return int((begin + takes[ON_ACKED])[included].max(initial=0))

@@ -85,17 +85,18 @@ def captured(
             "evenly between its first and last packet"
         )
     if len(model.classes) > 1 and traffic.dscp is not None:
-        named = [dscp for one in model.classes for dscp in one.dscps]
+        named = [dscp for kind in model.classes for dscp in kind.dscps]
         others = np.setdiff1d(traffic.dscp[np.isin(traffic.flow, sent.flow)], named)
         notes += [
-            f"no flow has the DSCP of class {one.name}"
-            for one in model.classes
-            if one.dscps and not np.isin(traffic.dscp, one.dscps).any()
+            f"no flow has the DSCP of class {kind.name}"
+            for kind in model.classes
+            if kind.dscps and not np.isin(traffic.dscp, kind.dscps).any()
         ]
         if len(others) and model.classes[0].dscps:
-            told = ", ".join(map(str, others.tolist()))
+            numbers = ", ".join(map(str, others.tolist()))
             notes.append(
-                f"flows with DSCP {told}, which no class lists, use class {model.classes[0].name}"
+                f"flows with DSCP {numbers}, which no class lists, use class "
+                f"{model.classes[0].name}"
             )
     return _workload(traffic, sent, model, as_captured, window_ns), notes
 
@@ -303,9 +304,9 @@ def reshaped(
     """(traffic, its messages, a note on their new shape). waits: with dependencies.
     UsageError if there are too many packets, queue pairs or dependencies."""
     k = shape.queue_pairs
-    whole = _scaled(sent.payload_bytes, shape)
-    mtu = _mtu(sent) if shape.mtu_bytes is None else np.full(len(whole), shape.mtu_bytes)
-    parts, count = _split(sent, whole, mtu, k)
+    payload_bytes = _scaled(sent.payload_bytes, shape)
+    mtu = _mtu(sent) if shape.mtu_bytes is None else np.full(len(payload_bytes), shape.mtu_bytes)
+    parts, count = _split(sent, payload_bytes, mtu, k)
     head = (sent.wire_bytes - sent.payload_bytes) // sent.packets  # with that of other layers
     total = int(parts.packets.sum())
     if total > MOST_PACKETS_OF_ALL:
@@ -323,7 +324,7 @@ def reshaped(
     times = None
     if sent.times is not None and total <= MOST_PACKETS_LOGGED:
         ordered = _Parts(*(column[order] for column in parts))
-        times = _times(sent.times, sent.packets, ordered, whole, mtu, head, k)
+        times = _times(sent.times, sent.packets, ordered, payload_bytes, mtu, head, k)
     none = np.full(len(of), -1, np.int32)
     after, on, links, besides = none, sent.on[of], sent.links, sent.besides
     if waits and k == 1:
@@ -348,15 +349,15 @@ def reshaped(
 
 
 def _note(sent: SentMessages, changed: SentMessages, shape: Shape) -> str:
-    told = []
+    words = []
     if shape.longest_bytes is not None or shape.factor != 1:
         was, now = int(sent.payload_bytes.sum()), int(changed.payload_bytes.sum())
-        told.append(f"{was:,} bytes of messages are {now:,}")
+        words.append(f"{was:,} bytes of messages are {now:,}")
     if shape.mtu_bytes is not None:
-        told.append(f"MTU {shape.mtu_bytes:,} B")
+        words.append(f"MTU {shape.mtu_bytes:,} B")
     if shape.queue_pairs > 1:
-        told.append(f"{shape.queue_pairs} queue pairs for each")
-    return f"not as captured: {', '.join(told)}"
+        words.append(f"{shape.queue_pairs} queue pairs for each")
+    return f"not as captured: {', '.join(words)}"
 
 
 def _scaled(payload: Ints, shape: Shape) -> Ints:
@@ -375,20 +376,20 @@ def _mtu(sent: SentMessages) -> Ints:
     several = (sent.packets > 1) & (sent.payload_bytes > 0)
     most = np.zeros(int(sent.flow.max()) + 1, np.int64)
     np.maximum.at(most, sent.flow[several], fits[several])
-    found = most[sent.flow]
-    other = int(found.max()) or _UNKNOWN_MTU
-    return np.maximum(256, np.where(found > 0, found, other))
+    mtu = most[sent.flow]
+    other = int(mtu.max()) or _UNKNOWN_MTU
+    return np.maximum(256, np.where(mtu > 0, mtu, other))
 
 
-def _split(sent: SentMessages, whole: Ints, mtu: Ints, k: int) -> tuple[_Parts, Ints]:
+def _split(sent: SentMessages, payload_bytes: Ints, mtu: Ints, k: int) -> tuple[_Parts, Ints]:
     """(the parts of all messages, number of parts of each)."""
-    count = np.minimum(k, np.maximum(1, -(-whole // mtu)))
+    count = np.minimum(k, np.maximum(1, -(-payload_bytes // mtu)))
     first = np.cumsum(count) - count
-    message = np.repeat(np.arange(len(whole)), count)
+    message = np.repeat(np.arange(len(payload_bytes)), count)
     part = np.arange(len(message)) - first[message]
     stream = sent.flow.astype(np.int64) * 2 + sent.responses
     turn = np.arange(len(stream)) - np.searchsorted(stream, stream)
-    each, more = (whole // count)[message], (whole % count)[message]
+    each, more = (payload_bytes // count)[message], (payload_bytes % count)[message]
     size = each + (part < more)
     return _Parts(
         message,
@@ -400,7 +401,7 @@ def _split(sent: SentMessages, whole: Ints, mtu: Ints, k: int) -> tuple[_Parts, 
 
 
 def _times(
-    times: PacketTimes, packets: Ints, parts: _Parts, whole: Ints, mtu: Ints, head: Ints, k: int
+    times: PacketTimes, packets: Ints, parts: _Parts, total: Ints, mtu: Ints, head: Ints, k: int
 ) -> PacketTimes:
     """The packets of the parts. packets: of each captured message."""
     part = np.repeat(np.arange(len(parts.message)), parts.packets)
@@ -409,7 +410,7 @@ def _times(
     )
     message = parts.message[part]
     done = number * mtu[message]
-    share = (parts.begin[part] + done) / np.maximum(1, whole[message])
+    share = (parts.begin[part] + done) / np.maximum(1, total[message])
     captured = np.minimum((share * packets[message]).astype(np.int64), packets[message] - 1)
     source = (np.cumsum(packets) - packets)[message] + captured
     size = np.minimum(mtu[message], parts.size[part] - done) + head[message]
@@ -451,11 +452,11 @@ def _more_queue_pairs(traffic: Traffic, k: int) -> Traffic:
     more = bare.take(rows)
     new = number > 0
     free = int(traffic.keys.dest_qp.max(initial=0)) + 1
-    own = free + more.flow.astype(np.int64) * (k - 1) + number - 1
+    qpn = free + more.flow.astype(np.int64) * (k - 1) + number - 1
     ports = generator(0).integers(_FIRST_PORT, 1 << 16, len(rows))
     keys: PacketKeys = more.keys._replace(
         sport=np.where(new, ports, more.keys.sport).astype(np.uint16),
-        dest_qp=np.where(new, own & 0xFFFFFF, more.keys.dest_qp).astype(np.uint32),
+        dest_qp=np.where(new, qpn & 0xFFFFFF, more.keys.dest_qp).astype(np.uint32),
     )
     flow = (more.flow.astype(np.int64) * k + number).astype(np.int32)
     return replace(more, keys=keys, flow=flow)

@@ -213,7 +213,7 @@ def _port_status(
     (assumed)."""
     access = fabric.attachments.access_link
     at = {int(access[h, p]): (h, p) for h, p in np.argwhere(access >= 0).tolist()}
-    whole = (1 << fabric.ports) - 1
+    all_ports = (1 << fabric.ports) - 1
     masks: dict[int, int] = {}
     tiers = 2 * max(1, int(fabric.nodes.tier.max(initial=1)))
     later = tiers * int(np.median(fabric.links.delay_ns)) * 1_000
@@ -221,7 +221,7 @@ def _port_status(
     for time, link, up in sorted(turns):
         if link in at:
             host, port = at[link]
-            mask = masks.get(host, whole)
+            mask = masks.get(host, all_ports)
             masks[host] = mask | 1 << port if up else mask & ~(1 << port)
             rows.append((time + later, PEER_PORTS, host, masks[host]))
     return rows
@@ -261,14 +261,14 @@ class _States:
             starts.append(part.group_start[:-1] + first_link)
             first_group += len(part.group_start) - 1
             first_link += len(part.group_links)
-        whole = Forwarding(
+        all_switches = Forwarding(
             np.append(np.concatenate(starts), first_link).astype(np.int64),
             np.concatenate([part.group_links for part in self.parts]),
             np.concatenate([part.group_weights for part in self.parts]),
             self.fabric.forwarding.group_of,
             ipv6_from=self.fabric.forwarding.ipv6_from,
         )
-        return Scheduled(replace(self.fabric, forwarding=whole), np.stack(routes), changes)
+        return Scheduled(replace(self.fabric, forwarding=all_switches), np.stack(routes), changes)
 
 
 def converged(fabric: Fabric, links: Iterable[int | str]) -> Fabric:

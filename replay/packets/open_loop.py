@@ -51,16 +51,16 @@ def _fill_tree(run: RunState, node: Int, begin: Int, end: Int) -> Int:
     leaves = np.int64(1)
     while leaves < degree:
         leaves *= 2
-    found = False
+    is_earlier = False
     for i in range(leaves):
         key = np.int64(NEVER)
         if i < degree:
             time = links[run.in_links[first + i]].head_time
             if time < end:
                 key = ((time - begin) << np.int64(_PORT_BITS)) | i
-                found = True
+                is_earlier = True
         tree[leaves + i] = key
-    if not found:
+    if not is_earlier:
         tree[1] = NEVER
         return leaves
     for i in range(leaves - 1, 0, -1):
@@ -178,15 +178,15 @@ def _receive(
 @subkernel
 def _next_release(run: RunState) -> Int:
     """Time of the next release when no packet is in flight, NEVER if there is none."""
-    found = np.int64(NEVER)
+    earliest_release = np.int64(NEVER)
     for ring in range(run.rings.shape[0]):
         if run.rings[ring].ring_head >= 0:
             return run.counts[0].clock
     for host in range(run.access.shape[0]):
         message = run.hosts[host].pending
         if message >= 0:
-            found = min(found, run.messages[message].release)
-    return found
+            earliest_release = min(earliest_release, run.messages[message].release)
+    return earliest_release
 
 
 @subkernel
@@ -272,10 +272,10 @@ def run_open_loop(
     )
     base = 0
     for phase in range(int(workload.phase.max(initial=-1)) + 1):
-        own = workload.nodes_of(phase)
-        release(run, workload, np.flatnonzero(own & workload.at_once), base)
+        nodes_of_phase = workload.nodes_of(phase)
+        release(run, workload, np.flatnonzero(nodes_of_phase & workload.at_once), base)
         run = _drain(run, rules, tell, stop)
-        done = run.messages["completed_ps"][own]
+        done = run.messages["completed_ps"][nodes_of_phase]
         if (done < 0).any() or (stop is not None and stop.is_set()):
             break  # the barrier is not reached
         base = int(done.max(initial=base))

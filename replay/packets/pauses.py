@@ -339,10 +339,10 @@ def pause_outcome(
 
 def _buffers(run: RunState, rows: Records) -> Ints:
     """int64[S]: shared buffer of each switch, headroom included."""
-    whole = run.pauses.pools["size"].copy()
-    into = rows["switch"] < len(whole)
-    np.add.at(whole, rows["switch"][into], rows["room"][into])
-    return whole
+    sizes = run.pauses.pools["size"].copy()
+    into = rows["switch"] < len(sizes)
+    np.add.at(sizes, rows["switch"][into], rows["room"][into])
+    return sizes
 
 
 def _waits(run: RunState) -> dict[int, list[int]]:
@@ -367,12 +367,12 @@ def _circle(waits: dict[int, list[int]]) -> tuple[int, ...]:
     for begin, others in waits.items():
         path, places = [(begin, iter(others))], {begin: 0}
         while path and begin not in done:
-            here, rest = path[-1]
+            link_on_path, rest = path[-1]
             following = next(rest, None)
             if following is None:
                 path.pop()
-                done.add(here)
-                del places[here]
+                done.add(link_on_path)
+                del places[link_on_path]
             elif following in places:
                 return tuple(link for link, _ in path[places[following] :])
             elif following not in done:

@@ -166,8 +166,8 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
     if not first:
         held = is_paused(run, link, class_of(run, key), time)
     waiting = links[link].waiting_packets
-    found = waiting + (np.int64(1) if busy else np.int64(0))
-    bin = min(found, run.settings[0].histogram_bins - 1)
+    ahead = waiting + (np.int64(1) if busy else np.int64(0))
+    bin = min(ahead, run.settings[0].histogram_bins - 1)
     run.histogram[links[link].layer, bin] += 1
     if not busy and not held:  # no packet waits, or only data that is paused
         if not first:
@@ -216,7 +216,7 @@ def enqueue(run: Network, link: Int, slot: Int, time: Int) -> Int:
             links[link].data_tail = slot
         links[link].waiting_data += size
     links[link].waiting_packets = waiting + 1
-    stats[link].max_packets = max(stats[link].max_packets, found + 1)
+    stats[link].max_packets = max(stats[link].max_packets, ahead + 1)
     queued = links[link].waiting_data + links[link].waiting_acks
     if busy:
         queued += links[link].served

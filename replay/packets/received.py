@@ -22,8 +22,8 @@ from .model.model import MARKED, PS, TRIMMED, EngineResult, Workload
 def received_order(result: EngineResult) -> Ints:
     """Numbers (over all messages) of the data packets that arrived untrimmed, by arrival."""
     assert result.arrived_ps is not None and result.arrived_flags is not None
-    whole = (result.arrived_ps >= 0) & ((result.arrived_flags & (TRIMMED >> 56)) == 0)
-    rows = np.flatnonzero(whole)
+    is_complete = (result.arrived_ps >= 0) & ((result.arrived_flags & (TRIMMED >> 56)) == 0)
+    rows = np.flatnonzero(is_complete)
     return rows[np.argsort(result.arrived_ps[rows], kind="stable")]
 
 
@@ -60,15 +60,15 @@ def reordering(workload: Workload, result: EngineResult) -> Order:
     """Needs a run with `keep_arrivals`. Packets of a flow are numbered in order of their
     messages; a retransmitted packet keeps its number."""
     assert result.arrived_ps is not None and result.arrived_flags is not None
-    found = np.zeros(len(Order._fields), np.int64)
+    counts = np.zeros(len(Order._fields), np.int64)
     first = workload.packet_start[workload.flow_start].astype(np.int64)
-    _count(first, result.arrived_ps, result.arrived_flags, found)
-    return Order(*found.tolist())
+    _count(first, result.arrived_ps, result.arrived_flags, counts)
+    return Order(*counts.tolist())
 
 
 @kernel
-def _count(first: Ints, arrived_ps: Ints, flags: Bytes, found: Ints) -> None:
-    """first: int64[F + 1], number of the first packet of each flow; found: the fields of Order."""
+def _count(first: Ints, arrived_ps: Ints, flags: Bytes, counts: Ints) -> None:
+    """first: int64[F + 1], number of the first packet of each flow; counts: the fields of Order."""
     for flow in range(len(first) - 1):
         begin, end = first[flow], first[flow + 1]
         soonest = np.int64((1 << 63) - 1)  # of the packets with higher numbers
@@ -77,14 +77,14 @@ def _count(first: Ints, arrived_ps: Ints, flags: Bytes, found: Ints) -> None:
             time = arrived_ps[packet]
             if time < 0 or flags[packet] & _WHOLE_MASK:
                 continue
-            found[0] += 1
+            counts[0] += 1
             if time > soonest:
                 late += 1
             else:
                 soonest = time
         if not late:
             continue
-        found[1] += late
+        counts[1] += late
         order = np.argsort(arrived_ps[begin:end], kind="mergesort")
         highest = np.empty(end - begin, np.int64)  # packets with a higher number than all before
         position = np.empty(end - begin, np.int64)
@@ -103,7 +103,7 @@ def _count(first: Ints, arrived_ps: Ints, flags: Bytes, found: Ints) -> None:
                         high = middle
                     else:
                         low = middle + 1
-                found[2] = max(found[2], arrivals - position[low])
+                counts[2] = max(counts[2], arrivals - position[low])
             arrivals += 1
 
 
@@ -225,24 +225,24 @@ def _records(
     for ipv6 in (False, True):
         rows = np.flatnonzero(keys.ipv6 == ipv6)
         if len(rows):
-            own = frame[rows]
+            frames = frame[rows]
             fill = _ipv6 if ipv6 else _ipv4
-            fill(own, keys.take(rows), wire[rows], traffic_class[rows], psn[rows])
+            fill(frames, keys.take(rows), wire[rows], traffic_class[rows], psn[rows])
             _transport(
-                own[:, ETHERNET + (IPV6 if ipv6 else IPV4) :],
+                frames[:, ETHERNET + (IPV6 if ipv6 else IPV4) :],
                 keys.take(rows),
                 (wire - ETHERNET - network)[rows],
                 opcode[rows],
                 psn[rows],
             )
-            frame[rows] = own
+            frame[rows] = frames
     return out[np.arange(out.shape[1]) < (_RECORD + kept)[:, None]].tobytes()
 
 
 def _put(frame: Bytes, at: int, width: int, values: Ints | int) -> None:
     """Write values in network byte order, at most 4 bytes wide."""
-    whole = np.broadcast_to(np.asarray(values, np.int64), (len(frame),)).astype(">u4")
-    frame[:, at : at + width] = whole[:, None].view(np.uint8)[:, 4 - width :]
+    words = np.broadcast_to(np.asarray(values, np.int64), (len(frame),)).astype(">u4")
+    frame[:, at : at + width] = words[:, None].view(np.uint8)[:, 4 - width :]
 
 
 def _ipv4(frame: Bytes, keys: PacketKeys, wire: Ints, traffic_class: Ints, number: Ints) -> None:

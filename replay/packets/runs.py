@@ -104,18 +104,18 @@ def run_many(
     left = len(cases)
     try:
         while left:
-            found: tuple[int, Result] | BaseException | None
+            outcome: tuple[int, Result] | BaseException | None
             try:  # wakes up regularly: an interrupt must not wait for a long run
-                found = done.get(timeout=0.2)
+                outcome = done.get(timeout=0.2)
             except Empty:
-                found = None
+                outcome = None
             if tick is not None:
                 tick()
-            if isinstance(found, BaseException):
-                raise found
-            if found is not None:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if outcome is not None:
                 left -= 1
-                yield found
+                yield outcome
     finally:
         waiting.clear()
         stop.set()

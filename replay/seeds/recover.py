@@ -92,10 +92,10 @@ def recover(
                 needed[hypothesis.settings.model] = task.enough()
                 continue
             tried.append(_name(hypothesis.settings))
-            found = _tested(task, tell)
-            if found is not None:
-                candidates.append(found)
-                if is_explained(found):
+            recovered = _tested(task, tell)
+            if recovered is not None:
+                candidates.append(recovered)
+                if is_explained(recovered):
                     break
         if not candidates and wanted.hash is None:
             learnt = _learnt(flows, group, number)
@@ -342,12 +342,12 @@ def _searched_linux(
 ) -> Fit:
     """Search with the address family with more flows, then check with the other."""
     ipv6 = int(np.count_nonzero(keys.ipv6)) * 2 > keys.units
-    here = keys.ipv6 == ipv6
-    bound = LinuxHash(keys.take(here), settings)
-    fit = search_linux(bound, group, link[here], seeds, tell)
-    if here.all() or not len(fit.seeds):
+    of_family = keys.ipv6 == ipv6
+    bound = LinuxHash(keys.take(of_family), settings)
+    fit = search_linux(bound, group, link[of_family], seeds, tell)
+    if of_family.all() or not len(fit.seeds):
         return fit
-    right = fitting(keys.take(~here), settings, group, link[~here], fit.seeds).all(1)
+    right = fitting(keys.take(~of_family), settings, group, link[~of_family], fit.seeds).all(1)
     return Fit(fit.seeds[right], int(right.sum()), fit.searched)
 
 
@@ -459,13 +459,13 @@ def parse_weights(text: str) -> Group:
 
 
 def recover_all(
-    found: Sequence[Direction], wanted: Wanted, sources: Sequence[str], tell: Tell | None
+    observed: Sequence[Direction], wanted: Wanted, sources: Sequence[str], tell: Tell | None
 ) -> RecoverResult:
     """The switches of all directions; a seed found in one direction is tried first in the next."""
     switches: list[SwitchRecovery] = []
     tried: list[str] = []
     known: list[Candidate] = []
-    for direction in found:
+    for direction in observed:
         record, names = recover(direction, wanted, known, tell)
         switches.append(record)
         tried += [name for name in names if name not in tried]

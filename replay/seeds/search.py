@@ -36,11 +36,11 @@ def findings(
     seeds: int,
 ) -> list[str]:
     """Sentences, most severe first. linear: every switch hashes linearly in its seed."""
-    names = ", ".join(sorted({one.model for one in settings}))
-    found = _polarised(layers, names, linear, per_switch)
+    names = ", ".join(sorted({settings_of_switch.model for settings_of_switch in settings}))
+    texts = _polarised(layers, names, linear, per_switch)
     if seeds > 1:
-        found += _seeds_without_effect(layers, names, linear)
-    return found + _worse_than_chance(layers, names)
+        texts += _seeds_without_effect(layers, names, linear)
+    return texts + _worse_than_chance(layers, names)
 
 
 def _polarised(
@@ -76,13 +76,13 @@ def _is_polarised(layer: SweepLayer) -> bool:
 
 
 def _seeds_without_effect(layers: Sequence[SweepLayer], names: str, linear: bool) -> list[str]:
-    fixed = [one for one in layers if one.distribution.distinct == 1]
+    fixed = [layer for layer in layers if layer.distribution.distinct == 1]
     if not linear:  # in polarised layers idle links are the cause
-        fixed = [one for one in fixed if not _is_polarised(one)]
-    few = [one for one in layers if 1 < (one.distribution.distinct or _FEW + 1) <= _FEW]
-    found = []
+        fixed = [layer for layer in fixed if not _is_polarised(layer)]
+    few = [layer for layer in layers if 1 < (layer.distribution.distinct or _FEW + 1) <= _FEW]
+    texts = []
     if fixed:
-        where = " and ".join(one.layer for one in fixed)
+        where = " and ".join(layer.layer for layer in fixed)
         text = f"Every seed gives the same imbalance in {where}"
         if linear:
             text += (
@@ -90,25 +90,28 @@ def _seeds_without_effect(layers: Sequence[SweepLayer], names: str, linear: bool
                 "size is a power of two, and the same flows collide. Another seed does not help; "
                 "another function, other fields or more queue pairs can"
             )
-        found.append(f"{text}.")
+        texts.append(f"{text}.")
     if few and linear:
-        where = ", ".join(f"{one.distribution.distinct} in {one.layer}" for one in few)
-        found.append(
+        where = ", ".join(f"{layer.distribution.distinct} in {layer.layer}" for layer in few)
+        texts.append(
             f"All seeds give only few different results ({where}): {names} is linear, "
             "so seeds only permute the links of the groups of each switch."
         )
-    return found
+    return texts
 
 
 def _worse_than_chance(layers: Sequence[SweepLayer], names: str) -> list[str]:
     """Layers with all links in use but less evenly than with random placement."""
     hit = [
-        one for one in layers if not _is_polarised(one) and one.distribution.mean > one.chance.p95
+        layer
+        for layer in layers
+        if not _is_polarised(layer) and layer.distribution.mean > layer.chance.p95
     ]
     if not hit:
         return []
     where = ", ".join(
-        f"{one.layer} ({one.distribution.mean:.1f}, chance {one.chance.mean:.1f})" for one in hit
+        f"{layer.layer} ({layer.distribution.mean:.1f}, chance {layer.chance.mean:.1f})"
+        for layer in hit
     )
     return [
         f"{names} spreads this traffic less evenly than chance in {where}: its keys differ in "
@@ -230,13 +233,13 @@ def _end(
 
 @kernel
 def scan_linux(
-    first: int, count: int, words: UInt64s, low: UInt32s, high: UInt32s, found: UInt32s
+    first: int, count: int, words: UInt64s, low: UInt32s, high: UInt32s, fitting_seeds: UInt32s
 ) -> int:
     """The number of seeds in first .. first+count-1 that place every flow where it was captured.
 
     `words` u64[flows, w]: the hashed bytes as little-endian words, the last word
     with the length in its top byte (SipHash's padding). low .. high: range of the
-    multipath value (hash >> 1) for the link of each flow. The first seeds go to `found`.
+    multipath value (hash >> 1) for the link of each flow. The first seeds go to `fitting_seeds`.
     """
     v0 = np.empty(_BLOCK, np.uint64)
     v1 = np.empty(_BLOCK, np.uint64)
@@ -265,8 +268,8 @@ def scan_linux(
             if left == 0:
                 break
         for i in range(left):
-            if fitting < len(found):
-                found[fitting] = seeds[i]
+            if fitting < len(fitting_seeds):
+                fitting_seeds[fitting] = seeds[i]
             fitting += 1
     return fitting
 
@@ -302,9 +305,9 @@ class _Found:
         self._parts: list[UInt64s] = []
         self._count = self._done = 0
 
-    def add(self, found: UInt64s, count: int, tried: int) -> None:
+    def add(self, fitting_seeds: UInt64s, count: int, tried: int) -> None:
         with self._lock:
-            self._parts.append(found)
+            self._parts.append(fitting_seeds)
             self._count += count
             self._done += tried
 
@@ -313,8 +316,8 @@ class _Found:
             self._tell(self._done, self._seeds.seeds)
 
     def fit(self) -> Fit:
-        found = np.sort(np.concatenate([np.zeros(0, np.uint64), *self._parts]))
-        return Fit(found[:MOST_SEEDS], self._count, self._seeds.seeds)
+        fitting_seeds = np.sort(np.concatenate([np.zeros(0, np.uint64), *self._parts]))
+        return Fit(fitting_seeds[:MOST_SEEDS], self._count, self._seeds.seeds)
 
 
 def fitting(
@@ -345,17 +348,17 @@ def search_linux(
     order = np.argsort((high - low)[link], kind="stable")
     words = np.ascontiguousarray(words[order])
     lowest, highest = (b[link][order].astype(np.uint32) for b in (low, high))
-    found = _Found(seeds, tell)
+    search = _Found(seeds, tell)
 
     def work(_worker: int, number: int) -> None:
         first = seeds.first + number * _CHUNK
         count = min(_CHUNK, seeds.end - first)
         kept = np.empty(MOST_SEEDS, np.uint32)
         fits = scan_linux(first, count, words, lowest, highest, kept)
-        found.add(kept[:fits].astype(np.uint64), fits, count)
+        search.add(kept[:fits].astype(np.uint64), fits, count)
 
-    in_chunks(-(-seeds.seeds // _CHUNK), work, found.tell)
-    return found.fit()
+    in_chunks(-(-seeds.seeds // _CHUNK), work, search.tell)
+    return search.fit()
 
 
 def _intervals(bound: LinuxHash, group: Group) -> tuple[Ints, Ints]:
@@ -378,11 +381,11 @@ def search_linear(bound: LinearHash, group: Group, link: Int32s) -> Fit | None:
     equations = 0
     columns = [0] * 32
     for kind in range(len(bound.basis)):
-        here = wanted[bound.kind == kind]
-        if (here != here[:1]).any():
+        of_kind = wanted[bound.kind == kind]
+        if (of_kind != of_kind[:1]).any():
             return None
         shift = kind * mask.bit_length()
-        equations |= int(here[0]) << shift if len(here) else 0
+        equations |= int(of_kind[0]) << shift if len(of_kind) else 0
         for bit in range(32):
             columns[bit] |= (int(bound.basis[kind, bit]) & mask) << shift
     effective = max((bit + 1 for bit in range(32) if bound.basis[:, bit].any()), default=0)
@@ -410,10 +413,10 @@ def search_masks(
     columns = [int(column) for column in bound.basis[0]]
     effective = max((bit + 1 for bit in range(32) if columns[bit]), default=0)
     solutions = [solve(columns[:effective], int(mask)) for mask in masks.seeds]
-    found = [solution for solution in solutions if solution is not None]
+    solved = [solution for solution in solutions if solution is not None]
     return Fit(
-        np.array(sorted(s.smallest for s in found), np.uint64),
-        sum(1 << s.free for s in found),
+        np.array(sorted(s.smallest for s in solved), np.uint64),
+        sum(1 << s.free for s in solved),
         1 << effective,
     )
 
@@ -430,7 +433,7 @@ def search_any(
     first = np.arange(len(link)) < _FIRST_FLOWS
     few, rest = bind(keys.take(first), settings), bind(keys.take(~first), settings)
     packed = few.pack([group])
-    found = _Found(seeds, tell)
+    search = _Found(seeds, tell)
 
     def work(_worker: int, number: int) -> None:
         begin = seeds.first + number * _GENERIC_CHUNK
@@ -438,10 +441,10 @@ def search_any(
         left = chosen[_all_match(few, packed, chosen, link[first])]
         if len(left) and rest.units:
             left = left[_all_match(rest, packed, left, link[~first])]
-        found.add(left[:MOST_SEEDS], len(left), len(chosen))
+        search.add(left[:MOST_SEEDS], len(left), len(chosen))
 
-    in_chunks(-(-seeds.seeds // _GENERIC_CHUNK), work, found.tell)
-    return found.fit()
+    in_chunks(-(-seeds.seeds // _GENERIC_CHUNK), work, search.tell)
+    return search.fit()
 
 
 def _all_match(bound: BoundHash, packed: PackedGroups, seeds: UInt64s, link: Int32s) -> Bools:

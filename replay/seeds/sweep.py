@@ -11,14 +11,14 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from fractions import Fraction
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.measures.spraying import best_fim
 from ...kernels.kernel import Floats, Int32s, Ints, UInt64s, kernel
-from ...kernels.records import NamedTuple as SweepNamedTuple
+from ...kernels.records import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..fabrics.parse import parse_fabric
@@ -40,19 +40,19 @@ class SmallFabric(NamedTuple):
     map: str
 
 
-def small_fabric(found: Sequence[Direction]) -> SmallFabric | None:
+def small_fabric(observed: Sequence[Direction]) -> SmallFabric | None:
     """Two leaves and a spine per captured link, with the hosts of both sides on one leaf each; None
     if no rule maps them so, or there are more links or hosts than a fabric can have."""
-    if not found:
+    if not observed:
         return None
-    names = sorted({found[0].seen.names[i] for one in found for i in _ends(one)})
+    names = sorted({observed[0].seen.names[i] for direction in observed for i in _ends(direction)})
     sides = [
-        {one.seen.names[i] for i in np.unique(ends)}
-        for one in found
-        for ends in (one.seen.source, one.seen.destination)
+        {direction.seen.names[i] for i in np.unique(ends)}
+        for direction in observed
+        for ends in (direction.seen.source, direction.seen.destination)
     ]
     hosts = max(len(side) for side in sides)
-    spec = f"leaf-spine:leaves=2,spines={len(found[0].seen.links)},hosts={hosts}"
+    spec = f"leaf-spine:leaves=2,spines={len(observed[0].seen.links)},hosts={hosts}"
     try:
         fabric = parse_fabric(spec)
     except UsageError:
@@ -68,8 +68,8 @@ def small_fabric(found: Sequence[Direction]) -> SmallFabric | None:
     return None
 
 
-def _ends(one: Direction) -> set[int]:
-    return {*one.seen.source.tolist(), *one.seen.destination.tolist()}
+def _ends(direction: Direction) -> set[int]:
+    return {*direction.seen.source.tolist(), *direction.seen.destination.tolist()}
 
 
 # Work in numbered chunks on every core; the work releases the GIL.
@@ -246,7 +246,7 @@ _KEPT = 10
 _LARGEST_FACTOR = 64.0
 
 
-class Sweep(SweepNamedTuple):
+class Sweep(NamedTuple):
     """The result of a sweep."""
 
     score: Tally
@@ -356,10 +356,10 @@ def sweep(
             progress(sum(part.seeds for part in parts), seeds.seeds)
 
     in_chunks(-(-seeds.seeds // chunk), work, tell)
-    whole = parts[0]
+    joined = parts[0]
     for part in parts[1:]:
-        whole.merge(part)
-    return whole.finished()
+        joined.merge(part)
+    return joined.finished()
 
 
 class _Part:

@@ -177,13 +177,13 @@ def directions(seen: Seen) -> list[Direction]:
     """
     side = _sides(seen)
     there = side[seen.source] == 0
-    found = []
+    observed = []
     for rows in (there, ~there):
         if rows.any():
             part = seen.take(rows)
-            found.append((part.hop_limit.mean(), part))
-    found.sort(key=lambda pair: -pair[0])
-    return [Direction(f"from {_listed(part)}", part) for _, part in found]
+            observed.append((part.hop_limit.mean(), part))
+    observed.sort(key=lambda pair: -pair[0])
+    return [Direction(f"from {_listed(part)}", part) for _, part in observed]
 
 
 def _listed(seen: Seen) -> str:

@@ -184,8 +184,8 @@ class AdaptiveFlowlet(Configured, Strategy):
 
     def rules(self, workload: Workload, fabric: Fabric, seed: int) -> Rules:
         load = self.whole("load", WEIGHT, 0, 1000)
-        own = ("queue", "exponent", "sample") if load else ("bands", "refresh")
-        self.known("gap", "table", "buffer", "load", *own)
+        names = ("queue", "exponent", "sample") if load else ("bands", "refresh")
+        self.known("gap", "table", "buffer", "load", *names)
         gap, table, parameters = flowlet_options(self, ADAPTIVE_FLOWLET_GAP)
         head, bands = band_state(self, seed)
         queue = self.whole("queue", WEIGHT, 0, 1000)

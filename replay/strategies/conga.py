@@ -119,8 +119,8 @@ def _best(state: Ints, at: Choice, pair: Int, before: Int) -> Int:
     """Position of the least congested link to a leaf; on ties `before` (or NONE), else random."""
     leaf_metrics = state[TO_LEAF] + pair * state[MOST]
     for i in range(at.size):
-        here = level(state, nth_link(at, i), at.time, np.int64(0))
-        state[state[ROOM] + i] = max(here, state[leaf_metrics + i])
+        congestion = level(state, nth_link(at, i), at.time, np.int64(0))
+        state[state[ROOM] + i] = max(congestion, state[leaf_metrics + i])
     what = at.packet & np.int64(WITHOUT_FLAGS)
     return random_least(state, state[ROOM], at.size, state[SEED], what, pair, before)
 
@@ -129,17 +129,17 @@ def _best(state: Ints, at: Choice, pair: Int, before: Int) -> Int:
 def _choose(state: Ints, links: Ints, at: Choice) -> Int:
     message = message_of(at.packet)
     source = state[state[SRC_EDGE] + message]
-    is_ack, again = at.packet & np.int64(ACK), at.packet & np.int64(AGAIN)
+    is_ack, is_retransmitted = at.packet & np.int64(ACK), at.packet & np.int64(AGAIN)
     if is_ack:
         source = state[state[DST_EDGE] + message]
     carried = state[CARRIED] + state[state[FIRST] + message] + number_of(at.packet)
     if is_ack:
         carried += state[PACKETS]
-    if again:
+    if is_retransmitted:
         carried = state[CARRIED]
     back = at.edge * state[EDGES] + source
     if at.size == 0:  # the last leaf
-        if source != at.edge and not again:
+        if source != at.edge and not is_retransmitted:
             what = state[carried]
             metrics = back * state[MOST]
             state[state[FROM_LEAF] + metrics + (what >> 3 & 255)] = what & 7
@@ -152,9 +152,9 @@ def _choose(state: Ints, links: Ints, at: Choice) -> Int:
         position: Int = np.int64(0)
         if at.size > 1:
             position = drawn(state[SEED], SWITCH_PORT, what, at.switch, at.size)
-        here = level(state, nth_link(at, position), at.time, added)
-        if not again:
-            state[carried] = state[carried] & ~np.int64(7) | max(state[carried] & 7, here)
+        congestion = level(state, nth_link(at, position), at.time, added)
+        if not is_retransmitted:
+            state[carried] = state[carried] & ~np.int64(7) | max(state[carried] & 7, congestion)
         return position
     pair = source * state[EDGES] + at.edge
     entry = flowlet_entry(at.packet, state[state[FLOW] + message], at.switch, state[ENTRIES])
@@ -165,10 +165,10 @@ def _choose(state: Ints, links: Ints, at: Choice) -> Int:
         position = _best(state, at, pair, before)
         state[taken] = position
     state[last] = at.time
-    here = level(state, nth_link(at, position), at.time, added)
-    if not again:
+    congestion = level(state, nth_link(at, position), at.time, added)
+    if not is_retransmitted:
         tag = state[state[NEXT_BACK] + pair]
         state[state[NEXT_BACK] + pair] = (tag + 1) % state[MOST]
         metric = state[state[FROM_LEAF] + pair * state[MOST] + tag]
-        state[carried] = here | position << 3 | tag << 11 | metric << 19 | _VALID
+        state[carried] = congestion | position << 3 | tag << 11 | metric << 19 | _VALID
     return position

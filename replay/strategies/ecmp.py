@@ -28,7 +28,7 @@ class Hashed(Configured):
 
     def in_run(self, number: int, fabric: Fabric) -> Self:
         """Seeds derived from `number`; those of the options or the fabric stay."""
-        if number == 0 or any(hash_known(own) for own in fabric.hash_settings):
+        if number == 0 or any(hash_known(settings) for settings in fabric.hash_settings):
             return self
         return self.with_default("seed", str(number % (1 << 32)))
 

@@ -54,17 +54,17 @@ def place_values(name: str, fabric: Fabric) -> Ints:
     tier = fabric.nodes.tier[: fabric.switches]
     value, worth = np.ones(fabric.switches, np.int64), 1
     for level in sorted(set(tier.tolist())):
-        here = np.flatnonzero(tier == level)
-        groups = forwarding.group_of[here]
+        switches = np.flatnonzero(tier == level)
+        groups = forwarding.group_of[switches]
         used = np.flatnonzero(np.bincount(groups[groups >= 0]))
-        found = {int(n) for n in sizes[used] if n > 1}
-        value[here] = worth
-        if len(found) > 1:
+        group_sizes = {int(n) for n in sizes[used] if n > 1}
+        value[switches] = worth
+        if len(group_sizes) > 1:
             raise UsageError(
                 f"{name} needs the same number of uplinks in all switches of a tier; "
-                f"{fabric.name} has {' and '.join(map(str, sorted(found)))}"
+                f"{fabric.name} has {' and '.join(map(str, sorted(group_sizes)))}"
             )
-        worth *= found.pop() if found else 1
+        worth *= group_sizes.pop() if group_sizes else 1
     if worth > _MOST_PATHS:
         raise UsageError(f"{name}: {fabric.name} has {worth:,} paths, too many to number")
     return value

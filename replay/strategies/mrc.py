@@ -106,10 +106,10 @@ def _paths(name: str, fabric: Fabric) -> int:
     sizes = np.diff(fabric.forwarding.group_start)
     leaves = np.unique(fabric.attachments.switch[fabric.attachments.switch >= 0])
     groups = fabric.forwarding.group_of[leaves]
-    found = np.unique(sizes[groups[groups >= 0]])
-    if len(found) != 1:
+    group_sizes = np.unique(sizes[groups[groups >= 0]])
+    if len(group_sizes) != 1:
         raise UsageError(f"{name}: all leaves of {fabric.name} must have equally many uplinks")
-    return int(found[0])
+    return int(group_sizes[0])
 
 
 @chooser
@@ -284,8 +284,8 @@ def mrc(
     least: minimum of usable EVs, default a quarter of the active EVs. probes: 1 to 4.
     """
     evs, per_plane = planes * paths, active // planes
-    own = (per_plane, active // 4 if least is None else least, probe_ps, min(probes, 4))
-    state = new_state(flows, evs + active + 2 * planes, seed, planes, evs, own)
+    parameters = (per_plane, active // 4 if least is None else least, probe_ps, min(probes, 4))
+    state = new_state(flows, evs + active + 2 * planes, seed, planes, evs, parameters)
     state.rows[:, REACHABLE] = (1 << planes) - 1
     state.rows[:, USABLE] = active
     rng = generator(seed, _FIRST_PATHS)

@@ -74,12 +74,14 @@ def _schedules(fabric: Fabric, keys: Sequence[tuple[int, int]], seed: int) -> tu
         twice = np.repeat(start[:-1], 2)
         parts = [np.insert(order, twice, np.stack([0 * sizes, sizes], 1).ravel())]
     for i in range(0 if parts else len(what)):
-        own = order[start[i] : start[i + 1]]
+        links_of_group = order[start[i] : start[i + 1]]
         of_group = weights[first[i] : first[i] + sizes[i]]
         if (of_group != of_group[0]).any():
-            own = np.array(interleaved(of_group.tolist(), own.tolist()), np.int64)
-            lengths[i] = len(own)
-        parts += [np.array([0, lengths[i]]), own]
+            links_of_group = np.array(
+                interleaved(of_group.tolist(), links_of_group.tolist()), np.int64
+            )
+            lengths[i] = len(links_of_group)
+        parts += [np.array([0, lengths[i]]), links_of_group]
     begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths + 2)])[:-1]
     positions = np.zeros(len(what), np.int64)
     drawn_each(seed, SHUFFLE, what, 1 << 20, lengths, positions)
@@ -113,8 +115,8 @@ def _rerouted(name: str, fabric: Fabric, routes: Int32s, seed: int) -> Rules:
         what = (pointer, kind, group)
         if what not in made:
             made[what] = len(schedules)
-            own = _schedule(fabric, group, seed, pointer << 1 | kind | group << 32)
-            schedules += [len(own), *own]
+            schedule = _schedule(fabric, group, seed, pointer << 1 | kind | group << 32)
+            schedules += [len(schedule), *schedule]
         begins[epoch, kind, pointer] = made[what]
     epoch_of_first = np.zeros(len(fabric.forwarding.group_links), np.int64)
     for epoch in range(len(routes) - 1, -1, -1):
@@ -197,8 +199,8 @@ def _parts(fabric: Fabric, tier: Ints, edges: Int32s, most: int) -> Ints:
         np.minimum.at(part, a, part[b])
         np.minimum.at(part, b, part[a])
         if (part == before).all():
-            found: Ints = part[edges.max(1)]
-            return found
+            part_of_edge: Ints = part[edges.max(1)]
+            return part_of_edge
 
 
 @chooser

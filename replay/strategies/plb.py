@@ -118,7 +118,7 @@ def plb(
     pause_ps: int = PAUSE_PS,
 ) -> tuple[EvState, HostFunctions]:
     """State and functions; round_ps: a round-trip time without queues."""
-    own = (percent, rounds, idle_rounds, pause_ps)
-    state = new_state(flows, 1, seed, ports, evs, own)
+    parameters = (percent, rounds, idle_rounds, pause_ps)
+    state = new_state(flows, 1, seed, ports, evs, parameters)
     state.rows[:, ROUND_END] = state.rows[:, ROUND_PS] = round_ps
     return state, host_functions(select, feedback)

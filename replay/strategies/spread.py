@@ -67,8 +67,8 @@ def _choose_switch_rr(state: Ints, links: Ints, at: Choice) -> Int:
     """State: seed, rounds, whether ACKs have a pointer, members; by kind: order, packets sent,
     shuffles."""
     kind = np.int64(1) if at.packet & np.int64(ACK) and state[2] else np.int64(0)
-    own = kind * state[3] + at.first
-    order, sent = state[4] + own, state[5] + own
+    pointer = kind * state[3] + at.first
+    order, sent = state[4] + pointer, state[5] + pointer
     turn = state[sent]
     position = state[order + turn]
     turn += 1
@@ -78,7 +78,7 @@ def _choose_switch_rr(state: Ints, links: Ints, at: Choice) -> Int:
         state[sent + 1] += 1
         if state[1] > 0 and state[sent + 1] == state[1]:
             state[sent + 1] = 0
-            shuffles = state[6] + own
+            shuffles = state[6] + pointer
             state[shuffles] += 1
             for i in range(at.size - 1, 0, -1):
                 what = at.first | (kind << np.int64(32))

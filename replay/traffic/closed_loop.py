@@ -83,8 +83,8 @@ def sent_messages(
     stream = records["flow"].astype(np.int64) * 2 + (records["kind"] == RESPONSES)
     order = np.argsort(stream, kind="stable")
     records = records[order]
-    told = _Told()
-    after, on = _waits(records, statistics, peer, told)
+    counts = _Told()
+    after, on = _waits(records, statistics, peer, counts)
     links, evidence = NO_LINKS, Told()
     if ends is not None:
         links, evidence = _links(records, peer, ends)
@@ -100,7 +100,7 @@ def sent_messages(
         after=after,
         on=on,
         times=_times(log, order),
-        notes=(*_notes(len(records), told), *_link_notes(evidence)),
+        notes=(*_notes(len(records), counts), *_link_notes(evidence)),
         left_out=_left_out(log),
         links=links,
         evidence=evidence,
@@ -110,25 +110,29 @@ def sent_messages(
 def _links(records: Records, peer: Int32s, ends: Ends) -> tuple[Links, Told]:
     """Links between SENDs and WRITEs."""
     rows = np.flatnonzero(records["kind"] == REQUESTS)
-    own = records[rows]
-    flow = own["flow"].astype(np.int32)
-    acked = ends.acks.of(flow, own["last_psn"], peer)
-    links, told = linked(flow, own["begun_ns"], own["ended_ns"], acked, ends.src, ends.dst, peer)
+    requests = records[rows]
+    flow = requests["flow"].astype(np.int32)
+    acked = ends.acks.of(flow, requests["last_psn"], peer)
+    links, evidence = linked(
+        flow, requests["begun_ns"], requests["ended_ns"], acked, ends.src, ends.dst, peer
+    )
     row: Int32s = rows.astype(np.int32)
-    return Links(row[links.message], row[links.after], links.gap_ns), told
+    return Links(row[links.message], row[links.after], links.gap_ns), evidence
 
 
-def _link_notes(told: Told) -> tuple[str, ...]:
+def _link_notes(evidence: Told) -> tuple[str, ...]:
     notes = []
-    if told.flows:
+    if evidence.flows:
         notes.append(
-            f"asap: {told.flows:,} queue pairs wait for other queue pairs of their host: "
-            f"{told.fixed:,} of {told.of:,} messages leave a fixed time after a message arrives"
+            f"asap: {evidence.flows:,} queue pairs wait for other queue pairs of their host: "
+            f"{evidence.fixed:,} of {evidence.of:,} messages leave a fixed time after a message "
+            "arrives"
         )
-    if told.not_compared:
+    if evidence.not_compared:
         notes.append(
-            f"asap: {told.not_compared:,} pairs of queue pairs were not compared: whether one waits"
-            f" for the other is unknown; each is compared with {MOST_SOURCES} that end at its host"
+            f"asap: {evidence.not_compared:,} pairs of queue pairs were not compared: whether "
+            f"one waits for the other is unknown; each is compared with {MOST_SOURCES} that end at "
+            "its host"
         )
     return tuple(notes)
 
@@ -144,7 +148,7 @@ def _times(log: MessageLog, order: Ints) -> PacketTimes | None:
 
 
 def _waits(
-    records: Records, statistics: MessageStatistics, peer: Int32s, told: _Told
+    records: Records, statistics: MessageStatistics, peer: Int32s, counts: _Told
 ) -> tuple[Int32s, Bytes]:
     """(after, on) of messages sorted by flow."""
     after = np.full(len(records), -1, np.int32)
@@ -153,18 +157,18 @@ def _waits(
     rows = dict(zip(flows.tolist(), np.split(np.arange(len(records)), starts[1:]), strict=False))
     none = np.zeros(0, np.int64)
     done: set[int] = set()
-    for flow, own in rows.items():
+    for flow, rows_of_flow in rows.items():
         if flow in done:
             continue
         other = int(peer[flow])
         if not (other in rows and int(peer[other]) == flow):
             windows = {flow: _window(statistics, flow)}
-            _window_waits(records, own, none, windows[flow], after, on, told)
+            _window_waits(records, rows_of_flow, none, windows[flow], after, on, counts)
             asking = None if other < 0 else _window(statistics, other)
-            _data_of_reads(records, own, asking, after, told)
+            _data_of_reads(records, rows_of_flow, asking, after, counts)
             continue
         done.add(other)
-        sides = own, rows[other]
+        sides = rows_of_flow, rows[other]
         windows = {at: _window(statistics, at) for at in (flow, other)}
         answers = [_answers(records, *pair) for pair in (sides, sides[::-1])]
         for asks, data in answers:
@@ -172,16 +176,16 @@ def _waits(
         turns = _turns(records, *sides)
         if turns is not None:
             _turn_waits(records, turns, windows, after, on)
-            told.ping_pong += 1
+            counts.ping_pong += 1
             continue
         for at, mine, (asks, data), theirs in zip(
             (flow, other), sides, answers, sides[::-1], strict=True
         ):
             of_ask = np.full(len(records), -1, np.int64) if len(asks) else none
             of_ask[asks] = data
-            _window_waits(records, mine, of_ask, windows[at], after, on, told)
+            _window_waits(records, mine, of_ask, windows[at], after, on, counts)
             if not len(asks):
-                _data_of_reads(records, theirs, windows[at], after, told)
+                _data_of_reads(records, theirs, windows[at], after, counts)
     return after, on
 
 
@@ -189,9 +193,9 @@ def _window(statistics: MessageStatistics, flow: int) -> int | None:
     return statistics.messages(flow).max_outstanding
 
 
-def _answers(records: Records, own: Ints, others: Ints) -> tuple[Ints, Ints]:
+def _answers(records: Records, rows_of_flow: Ints, others: Ints) -> tuple[Ints, Ints]:
     """(requests of READs, data of each), in the order of requests."""
-    asks = own[records["kind"][own] == ASKS]
+    asks = rows_of_flow[records["kind"][rows_of_flow] == ASKS]
     data = others[records["kind"][others] == RESPONSES]
     asked, begun = records["begun_ns"][asks], records["begun_ns"][data]
     n = min(len(asks), len(data))
@@ -208,21 +212,21 @@ def _answers(records: Records, own: Ints, others: Ints) -> tuple[Ints, Ints]:
 
 def _window_waits(
     records: Records,
-    own: Ints,
+    rows_of_flow: Ints,
     data_of: Ints,
     window: int | None,
     after: Int32s,
     on: Bytes,
-    told: _Told,
+    counts: _Told,
 ) -> None:
     """Each request waits for the request `window` before; data_of: data of each READ, -1: none."""
-    members = own[records["kind"][own] != RESPONSES]
+    members = rows_of_flow[records["kind"][rows_of_flow] != RESPONSES]
     if not len(members):
         return
     if window is None:
-        told.unknown += 1
+        counts.unknown += 1
         return
-    told.windows.append(window)
+    counts.windows.append(window)
     waiting, before = members[window:], members[:-window]
     answer = data_of[before] if len(data_of) else np.full(len(before), -1, np.int64)
     after[waiting] = np.where(answer >= 0, answer, before)
@@ -230,36 +234,36 @@ def _window_waits(
 
 
 def _data_of_reads(
-    records: Records, own: Ints, window: int | None, after: Int32s, told: _Told
+    records: Records, rows_of_flow: Ints, window: int | None, after: Int32s, counts: _Told
 ) -> None:
     """Data whose requests are not in the capture."""
-    members = own[records["kind"][own] == RESPONSES]
+    members = rows_of_flow[records["kind"][rows_of_flow] == RESPONSES]
     if not len(members):
         return
     if window is None:
-        told.unknown += 1
+        counts.unknown += 1
         return
-    told.windows.append(window)
+    counts.windows.append(window)
     after[members[window:]] = members[:-window]
 
 
-def _turns(records: Records, own: Ints, others: Ints) -> Ints | None:
+def _turns(records: Records, rows_of_flow: Ints, others: Ints) -> Ints | None:
     """The messages of both directions in order; None if they do not take turns."""
-    both = np.concatenate([own, others])
+    both = np.concatenate([rows_of_flow, others])
     # At equal times an ended message comes before a message that continues.
     both = both[np.lexsort((records["ended_ns"][both], records["begun_ns"][both]))]
     side = np.isin(both, others)
     kind = side * KINDS + records["kind"][both]
     longest = min(LONGEST_PATTERN, len(both) // LEAST_TURNS)
-    found = any(
+    takes_turns = any(
         (kind[n:] == kind[:-n]).all() and side[:n].any() and not side[:n].all()
         for n in range(2, longest + 1)
     )
-    if not found:
+    if not takes_turns:
         return None
-    for one in (side, ~side):  # the last end of the other side must not be later
-        ended = np.maximum.accumulate(np.where(one, records["ended_ns"][both], 0))
-        if (ended[~one] > records["begun_ns"][both][~one]).any():
+    for of_side in (side, ~side):  # the last end of the other side must not be later
+        ended = np.maximum.accumulate(np.where(of_side, records["ended_ns"][both], 0))
+        if (ended[~of_side] > records["begun_ns"][both][~of_side]).any():
             return None
     return both
 
@@ -276,45 +280,45 @@ def _turn_waits(
     free = after[both] < 0
     later = free & (first > 0)
     after[both[later]], on[both[later]] = both[first[later] - 1], ON_RECEIVED
-    for one, window in windows.items():
+    for sender, window in windows.items():
         if window is None:
             continue
-        full = at[free & (flow == one) & (at - first >= window)]
+        full = at[free & (flow == sender) & (at - first >= window)]
         full = full[records["kind"][both[full - window]] == REQUESTS]
         after[both[full]], on[both[full]] = both[full - window], ON_ACKED
 
 
 def _left_out(log: MessageLog) -> tuple[str, ...]:
-    told = []
+    notes = []
     if log.feedback_packets:
-        told.append(
+        notes.append(
             f"{log.feedback_packets:,} ACKs, NAKs, CNPs and probes are omitted: "
             "the packet engine generates them"
         )
     if log.sent_again:
-        told.append(f"{log.sent_again:,} packets that were captured more than once are sent once")
-    return tuple(told)
+        notes.append(f"{log.sent_again:,} packets that were captured more than once are sent once")
+    return tuple(notes)
 
 
-def _notes(messages: int, told: _Told) -> tuple[str, ...]:
+def _notes(messages: int, counts: _Told) -> tuple[str, ...]:
     notes = []
     if messages:
         parts = []
-        if told.ping_pong:
-            parts.append(f"ping-pongs: {told.ping_pong:,}")
-        if told.windows:
-            least, most = min(told.windows), max(told.windows)
+        if counts.ping_pong:
+            parts.append(f"ping-pongs: {counts.ping_pong:,}")
+        if counts.windows:
+            least, most = min(counts.windows), max(counts.windows)
             size = f"{least:,} to {most:,} messages"
             if least == most:
                 size = "1 message" if most == 1 else f"{most:,} messages"
-            parts.append(f"flows with a window of {size}: {len(told.windows):,}")
+            parts.append(f"flows with a window of {size}: {len(counts.windows):,}")
         if parts:
             notes.append(
                 f"asap: {messages:,} messages wait for others as captured; {', '.join(parts)}"
             )
-    if told.unknown:
+    if counts.unknown:
         notes.append(
-            f"asap: {told.unknown:,} flows are offered at once: "
+            f"asap: {counts.unknown:,} flows are offered at once: "
             "the capture has no answers (or READ requests) that show their window"
         )
     return tuple(notes)

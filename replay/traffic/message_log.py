@@ -143,14 +143,14 @@ def _log_rows(
                 used[_SENT_AGAIN] += 1
             row += 1
             continue
-        own = np.int64(rows.flow[row]) * KINDS + kind
+        stream = np.int64(rows.flow[row]) * KINDS + kind
         time = rows.time_ns[row]
         if len(packets) and used[_PACKETS] >= len(packets):
             return row
-        if open_[own] < 0 or bits & bth.BEGINS:
+        if open_[stream] < 0 or bits & bth.BEGINS:
             if used[_MESSAGES] >= len(log):
                 return row
-            open_[own] = used[_MESSAGES]
+            open_[stream] = used[_MESSAGES]
             begun = log[used[_MESSAGES]]
             used[_MESSAGES] += 1
             begun.flow = rows.flow[row]
@@ -158,7 +158,7 @@ def _log_rows(
             begun.begun_ns = time
             begun.ended_ns = time
             begun.last_psn = np.int64(rows.psn[row])
-        message = log[open_[own]]
+        message = log[open_[stream]]
         message.packets += 1
         message.payload_bytes += np.int64(rows.payload_bytes[row])
         message.wire_bytes += np.int64(rows.wire_bytes[row])
@@ -168,7 +168,7 @@ def _log_rows(
         if len(packets):
             packet = packets[used[_PACKETS]]
             used[_PACKETS] += 1
-            packet.message = open_[own]
+            packet.message = open_[stream]
             packet.unit = unit[row]
             packet.time_ns = time
             packet.wire_bytes = np.int64(rows.wire_bytes[row])

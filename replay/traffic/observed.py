@@ -411,15 +411,15 @@ class Counting:
     ) -> Traffic:
         """The traffic so far, mapped to the hosts of a fabric; units keep their rows. What logs of
         the job leave open is in its warnings."""
-        found = _traffic(self.tracker, self.counter, endpoints, fabric, mapping, messages)
+        traffic = _traffic(self.tracker, self.counter, endpoints, fabric, mapping, messages)
         if job is None:
-            return found
+            return traffic
         joined = Join(job, self.tracker, endpoints).result()
         used = np.unique(self.counter.units["flow"]).tolist()
         owners = {
             i: joined.owners[number] for i, number in enumerate(used) if number in joined.owners
         }
-        return replace(found, owners=owners, warnings=tuple(joined.notes))
+        return replace(traffic, owners=owners, warnings=tuple(joined.notes))
 
 
 def _seen(counter: UnitCounter, at_taps: UnitCounter, taps: Sequence[str]) -> Seen | None:
@@ -456,8 +456,8 @@ def _traffic(
     src, dst = (tracker.flows[name][flow].astype(np.int64) for name in ("src", "dst"))
     hosts = np.full(len(texts), -1, np.int32)
     seen = np.unique(np.concatenate([src, dst]))
-    found = map_hosts([texts[i] for i in seen], fabric, mapping)
-    hosts[seen] = found.hosts
+    host_map = map_hosts([texts[i] for i in seen], fabric, mapping)
+    hosts[seen] = host_map.hosts
     packed = addresses(texts)
     return Traffic(
         keys=PacketKeys(
@@ -481,7 +481,7 @@ def _traffic(
         unmapped=tuple(texts[i] for i in seen if hosts[i] < 0),
         messages=messages,
         mapping=HostMapping(
-            rule=found.rule,
+            rule=host_map.rule,
             hosts={
                 texts[i]: fabric.host_name(int(hosts[i]))
                 for i in sorted(seen.tolist(), key=lambda i: int(hosts[i]))

@@ -76,8 +76,10 @@ class AckTimes:
         table = batch.table
         bits = bth.OPCODE_CLASS[table.opcode]
         positive = (table.aeth >> 24) & bth.SYNDROME_KIND_MASK == bth.SYNDROME_ACK
-        own = (bits & bth.ACKNOWLEDGE != 0) & (table.decode_flags & HAS_AETH != 0) & positive
-        rows = np.flatnonzero(own & (batch.verdict == verdicts.NOT_SEQUENCED))
+        acknowledges = (
+            (bits & bth.ACKNOWLEDGE != 0) & (table.decode_flags & HAS_AETH != 0) & positive
+        )
+        rows = np.flatnonzero(acknowledges & (batch.verdict == verdicts.NOT_SEQUENCED))
         self.full |= self._count + len(rows) > self._most
         if self.full:
             self._parts = []
@@ -109,8 +111,8 @@ class AckTimes:
             covered = np.maximum.accumulate(unwrapped(both)[1:])
             wanted = unwrapped(last_psn[rows])
             first = np.searchsorted(covered, wanted)
-            found = first < len(covered)
-            acked[rows[found]] = acks["time_ns"][begin:end][first[found]]
+            is_covered = first < len(covered)
+            acked[rows[is_covered]] = acks["time_ns"][begin:end][first[is_covered]]
         return acked
 
 
@@ -119,9 +121,8 @@ class AckTimes:
 # A queue pair is linked to one that ends at its host if its messages leave a fixed time after the
 # others have arrived: in pairs of a departure and the last arrival before it, most of these times
 # are within a tolerance of their median, more than unrelated times would be by chance, and they
-# vary
-# no more than the time since the queue pair's own previous message or its ACK. A queue pair whose
-# messages follow each other without a gap is not linked: its line explains its times.
+# vary no more than the time since the queue pair's own previous message or its ACK. A queue pair
+# whose messages follow each other without a gap is not linked: its line explains its times.
 #
 # An arrival is the first sighting of the message's ACK (by a tap at the receiver the time of the
 # arrival itself), without ACKs the message's last packet.
@@ -183,7 +184,7 @@ def linked(
     place[first] = np.arange(len(first))
     peers = peer[first]
     after, gaps = np.full(len(flow), -1, np.int64), np.zeros(len(flow), np.int64)
-    told = _link(
+    evidence = _link(
         np.append(starts, len(flow)),
         begun_ns,
         ended_ns,
@@ -197,7 +198,7 @@ def linked(
     )
     rows = np.flatnonzero(after >= 0)
     links = Links(rows.astype(np.int32), after[rows].astype(np.int32), gaps[rows])
-    return links, Told(*(int(number) for number in told))
+    return links, Told(*(int(number) for number in evidence))
 
 
 @kernel

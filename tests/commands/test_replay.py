@@ -58,7 +58,7 @@ def test_a_pattern_is_generated_once_per_run(monkeypatch: pytest.MonkeyPatch) ->
         seeds.append(arguments[-1])
         return generate(*arguments)
 
-    monkeypatch.setattr("rocescope.replay.compare.pattern.generate", counted)
+    monkeypatch.setattr("rocescope.replay.compare.specs.generate", counted)
     words = ["replay", *PATTERN, *FABRIC, "-s", "jsq", "-s", "ecmp", "--runs", "2"]
     assert cli.run(words) == 0
     assert sorted(seeds) == [1, 2]

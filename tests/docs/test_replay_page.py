@@ -10,7 +10,7 @@ import pytest
 from rocescope.analyzer.measures.spraying import expected_fim
 from rocescope.replay.compare.captured import sweep_result
 from rocescope.replay.compare.flows import replay
-from rocescope.replay.compare.pattern import generated
+from rocescope.replay.compare.specs import generated
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.seeded import SeedRange
 from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy

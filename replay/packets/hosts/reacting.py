@@ -29,21 +29,21 @@ _LABEL = 0xFFFFFFFF
 
 
 @inlined
-def _send_again(desk: Desk, own: Feedback, flow: Int, time: Int) -> None:
+def _send_again(desk: Desk, feedback: Feedback, flow: Int, time: Int) -> None:
     """Let the host of a flow send: the flow has packets to retransmit, or a larger window."""
     if desk.flows[flow].in_ring == 0:
         join_ring(desk, flow)
     host = desk.flows[flow].src
-    unblock(own.nics, desk.hosts, host, time)
-    schedule(own.wheel, own.control[0].host_items + host, time)
+    unblock(feedback.nics, desk.hosts, host, time)
+    schedule(feedback.wheel, feedback.control[0].host_items + host, time)
 
 
 @inlined
 def receive_ack(
     desk: Desk,
-    own: Feedback,
+    feedback: Feedback,
     evs: EvState,
-    feedback: OnFeedback,
+    on_feedback: OnFeedback,
     on_ack: OnAck,
     on_cnp: OnCnp,
     on_loss: OnLoss,
@@ -56,24 +56,29 @@ def receive_ack(
     """Handle an ACK (for `count` packets), NACK or answer to a probe at the sender.
 
     Returns the number of messages that it completes; `ends` lists them for `release_successors`."""
-    control, senders, packets, messages = own.control, own.senders, own.packets, desk.messages
-    ev, stamp = own.slots[slot].echo, own.slots[slot].stamp
-    position = own.slots[slot].position
+    control, senders, packets, messages = (
+        feedback.control,
+        feedback.senders,
+        feedback.packets,
+        desk.messages,
+    )
+    ev, stamp = feedback.slots[slot].echo, feedback.slots[slot].stamp
+    position = feedback.slots[slot].position
     message = message_of(key)
     flow = messages[message].flow
     if key & np.int64(fb.CNP):
-        on_cnp(own.window, own.window_params, flow, time)
+        on_cnp(feedback.window, feedback.window_params, flow, time)
         return np.int64(0)
-    hops = own.slots[slot].trail // np.int64(fb.FORTH) + 1
+    hops = feedback.slots[slot].trail // np.int64(fb.FORTH) + 1
     completed, newly, given_up = np.int64(0), np.int64(0), np.int64(0)
-    stirred = own.nics[desk.flows[flow].src].blocked != 0
+    stirred = feedback.nics[desk.flows[flow].src].blocked != 0
     what = labels.MARKED if key & np.int64(MARKED) else labels.ACKED
     if key & np.int64(fb.PROBE):
         met = key & np.int64(MARKED | TRIMMED)
         what = labels.PROBE_MARKED if met else labels.PROBE_CLEAN
     elif key & np.int64(TRIMMED):
         what = labels.TRIMMED
-        own.tally[0].trims_seen += 1
+        feedback.tally[0].trims_seen += 1
         packet = messages[message].first_number + number_of(key)
         under_way = packets[packet].state == rec.UNDER_WAY and packets[packet].sent_ps == stamp
         if control[0].recovery == rec.GO_BACK_N:
@@ -87,7 +92,7 @@ def receive_ack(
             senders[flow].way_packets -= newly
             senders[flow].log_seen += newly
         while senders[flow].log_seen < position:
-            packet = np.int64(own.log[senders[flow].first + senders[flow].log_seen])
+            packet = np.int64(feedback.log[senders[flow].first + senders[flow].log_seen])
             senders[flow].log_seen += 1
             if packets[packet].state == rec.DONE:
                 continue
@@ -113,29 +118,29 @@ def receive_ack(
             senders[flow].unacknowledged = first
     if control[0].selects:
         evs.rows[flow, labels.RTT], evs.rows[flow, labels.HOPS] = time - stamp, hops
-        feedback(evs, flow, ev, what, time)
+        on_feedback(evs, flow, ev, what, time)
     if control[0].recovery == rec.SACK and newly:
         lost = overtaken(senders, packets, flow, control[0].threshold)
         while lost >= 0:
             given_up += 1
             now_lost(senders, packets, flow, lost)
             if control[0].selects:
-                feedback(evs, flow, packets[lost].ev, labels.LOST, time)
+                on_feedback(evs, flow, packets[lost].ev, labels.LOST, time)
             lost = overtaken(senders, packets, flow, control[0].threshold)
     if control[0].controlled:
-        mss = np.int64(own.window_params[MSS])
-        window, params = own.window, own.window_params
+        mss = np.int64(feedback.window_params[MSS])
+        window, params = feedback.window, feedback.window_params
         if newly:
             marked = np.int64(what == labels.MARKED)
             on_ack(window, params, Heard(flow, newly * mss, time - stamp, marked, hops, time))
         if given_up:
             trimmed = np.int64(what == labels.TRIMMED)
             on_loss(window, params, flow, given_up * mss, trimmed, time)
-    own.tally[0].given_up += given_up
+    feedback.tally[0].given_up += given_up
     if given_up or stirred:
-        _send_again(desk, own, flow, time)
+        _send_again(desk, feedback, flow, time)
     if control[0].selects and evs.rows[flow, labels.WAKE] != NEVER:
-        schedule(own.wheel, control[0].timers + flow, max(time, evs.rows[flow, labels.WAKE]))
+        schedule(feedback.wheel, control[0].timers + flow, max(time, evs.rows[flow, labels.WAKE]))
     return completed
 
 
@@ -143,7 +148,7 @@ def receive_ack(
 def _take_data(
     net: Network,
     desk: Messages,
-    own: Feedback,
+    feedback: Feedback,
     emit: Emit,
     state: Ints,
     host: Int,
@@ -153,34 +158,34 @@ def _take_data(
 ) -> tuple[Bool, Bool, Int, Int, Int]:
     """Recovery and marks of a data packet that arrives: (whether it is new, whether it is
     acknowledged even if it is not, key and message of the answer, slot of a CNP or -1)."""
-    messages, senders = desk.messages, own.senders
+    messages, senders = desk.messages, feedback.senders
     key = net.slots[slot].key
     message = message_of(key)
     flow = messages[message].flow
     packet = messages[message].first_number + number_of(key)
     notice: Int = np.int64(-1)
-    own.tally[0].data_received += 1
+    feedback.tally[0].data_received += 1
     if key & np.int64(MARKED):
-        senders[flow].marked_ev = 1 + own.slots[slot].echo
-        if own.control[0].cnp_ps and time >= senders[flow].cnp_at and back >= 0:
-            notice = _notification(net, desk, own, emit, state, host, back, slot, time)
-    if not own.control[0].tracks:
+        senders[flow].marked_ev = 1 + feedback.slots[slot].echo
+        if feedback.control[0].cnp_ps and time >= senders[flow].cnp_at and back >= 0:
+            notice = _notification(net, desk, feedback, emit, state, host, back, slot, time)
+    if not feedback.control[0].tracks:
         senders[flow].logged += 1
         return True, True, key, message, notice
-    if own.got[packet]:
-        own.tally[0].duplicates += 1
+    if feedback.got[packet]:
+        feedback.tally[0].duplicates += 1
         return False, True, key, message, notice
-    if own.control[0].recovery == rec.GO_BACK_N and packet != senders[flow].expected:
-        own.tally[0].out_of_order += 1
-        asks, key, message = _ask_for_rest(desk, own, flow, message)
+    if feedback.control[0].recovery == rec.GO_BACK_N and packet != senders[flow].expected:
+        feedback.tally[0].out_of_order += 1
+        asks, key, message = _ask_for_rest(desk, feedback, flow, message)
         return False, asks, key, message, notice
-    own.got[packet] = 1
-    own.log[senders[flow].first + senders[flow].logged] = packet
+    feedback.got[packet] = 1
+    feedback.log[senders[flow].first + senders[flow].logged] = packet
     senders[flow].logged += 1
-    if own.control[0].recovery == rec.GO_BACK_N:
+    if feedback.control[0].recovery == rec.GO_BACK_N:
         senders[flow].expected = packet + 1
         senders[flow].asked = 0
-    elif own.control[0].mpr:  # the sender may wait for any packet before the request
+    elif feedback.control[0].mpr:  # the sender may wait for any packet before the request
         if key & np.int64(fb.ASKS):
             senders[flow].asked = max(senders[flow].asked, packet)
         elif packet < senders[flow].asked:
@@ -189,10 +194,12 @@ def _take_data(
 
 
 @inlined
-def _ask_for_rest(desk: Messages, own: Feedback, flow: Int, message: Int) -> tuple[Bool, Int, Int]:
+def _ask_for_rest(
+    desk: Messages, feedback: Feedback, flow: Int, message: Int
+) -> tuple[Bool, Int, Int]:
     """A gap before a packet of `message` (go-back-N): (whether it is new, key and message of the
     NAK for the packet that is expected)."""
-    senders, messages = own.senders, desk.messages
+    senders, messages = feedback.senders, desk.messages
     asks = senders[flow].asked == 0
     senders[flow].asked = 1
     while messages[message].first_number > senders[flow].expected:
@@ -202,28 +209,28 @@ def _ask_for_rest(desk: Messages, own: Feedback, flow: Int, message: Int) -> tup
 
 
 @inlined
-def _trimmed(desk: Messages, own: Feedback, key: Int) -> tuple[Bool, Int, Int]:
+def _trimmed(desk: Messages, feedback: Feedback, key: Int) -> tuple[Bool, Int, Int]:
     """Handle the header of a trimmed packet: (whether it is answered, key and message of the
     answer). Go-back-N sends a NAK once per gap, and again if the requested packet is trimmed."""
-    own.tally[0].trimmed_received += 1
+    feedback.tally[0].trimmed_received += 1
     message = message_of(key)
-    if own.control[0].recovery != rec.GO_BACK_N:
-        return own.control[0].recovery != rec.NO_RECOVERY, key, message
+    if feedback.control[0].recovery != rec.GO_BACK_N:
+        return feedback.control[0].recovery != rec.NO_RECOVERY, key, message
     flow = desk.messages[message].flow
     packet = desk.messages[message].first_number + number_of(key)
-    expected = own.senders[flow].expected
+    expected = feedback.senders[flow].expected
     if packet < expected:  # a duplicate: an ACK
         return True, key & ~np.int64(TRIMMED), message
     if packet == expected and key & np.int64(AGAIN):
-        own.senders[flow].asked = 0
-    return _ask_for_rest(desk, own, flow, message)
+        feedback.senders[flow].asked = 0
+    return _ask_for_rest(desk, feedback, flow, message)
 
 
 @inlined
 def receive_data(
     net: Network,
     desk: Messages,
-    own: Feedback | None,
+    feedback: Feedback | None,
     arrived_ps: Ints,
     arrived_flags: Bytes,
     emit: Emit,
@@ -236,7 +243,7 @@ def receive_data(
     """Handle a data packet or probe at a host: (whether its slot has become an ACK for the link
     `back`, the completed message or -1, the slot of a CNP for the same link or -1).
 
-    own: None for a host without feedback, as in `sending.py`."""
+    feedback: None for a host without feedback, as in `sending.py`."""
     messages, slots = desk.messages, net.slots
     key = slots[slot].key
     message = message_of(key)
@@ -252,15 +259,15 @@ def receive_data(
         acknowledge = True
     elif key & np.int64(TRIMMED):
         noted = True
-        if own is not None:
-            noted = own.control[0].recovery == rec.NO_RECOVERY
-            acknowledge, key, message = _trimmed(desk, own, key)
+        if feedback is not None:
+            noted = feedback.control[0].recovery == rec.NO_RECOVERY
+            acknowledge, key, message = _trimmed(desk, feedback, key)
     else:
         messages[message].unacked += 1
         acknowledge = new = True
-        if own is not None:
+        if feedback is not None:
             new, acknowledge, key, message, notice = _take_data(
-                net, desk, own, emit, state, host, back, slot, time
+                net, desk, feedback, emit, state, host, back, slot, time
             )
         noted = new
     if noted and net.settings[0].keep_arrivals and arrived_ps[packet] < 0:
@@ -276,12 +283,12 @@ def receive_data(
     if back < 0 or not acknowledge:
         return False, complete, notice
     label: Int = np.int64(0)
-    if own is None:
+    if feedback is None:
         label = emit(state, net.links, host, back, key | np.int64(ACK), time)
-    elif own.control[0].reflects:
-        label = own.slots[slot].echo
+    elif feedback.control[0].reflects:
+        label = feedback.slots[slot].echo
     else:
-        drawn = drawn_key(key, own.slots[slot].stamp) | np.int64(ACK)
+        drawn = drawn_key(key, feedback.slots[slot].stamp) | np.int64(ACK)
         label = emit(state, net.links, host, back, drawn, time)
     slots[slot].key = key | np.int64(ACK)
     slots[slot].meta = (desk.flows[flow].src << np.int64(32)) | (label & np.int64(_LABEL))
@@ -290,27 +297,27 @@ def receive_data(
     if of_data:
         slots[slot].next |= messages[message].unacked << np.int64(48)
         messages[message].unacked = 0
-    if own is not None:
-        _answer(slots, own, flow, slot, of_data)
+    if feedback is not None:
+        _answer(slots, feedback, flow, slot, of_data)
     return True, complete, notice
 
 
 @inlined
-def _answer(slots: Records, own: Feedback, flow: Int, slot: Int, of_data: Bool) -> None:
+def _answer(slots: Records, feedback: Feedback, flow: Int, slot: Int, of_data: Bool) -> None:
     """Fill in an ACK: entries of the log, and a mark of any packet since the last ACK."""
-    own.slots[slot].position = own.senders[flow].logged
-    if of_data and own.senders[flow].marked_ev:
+    feedback.slots[slot].position = feedback.senders[flow].logged
+    if of_data and feedback.senders[flow].marked_ev:
         slots[slot].key |= np.int64(MARKED)
-        own.slots[slot].echo = own.senders[flow].marked_ev - 1
-        own.senders[flow].marked_ev = 0
-    own.slots[slot].trail = (own.slots[slot].trail >> np.int64(1)) * np.int64(fb.FORTH)
+        feedback.slots[slot].echo = feedback.senders[flow].marked_ev - 1
+        feedback.senders[flow].marked_ev = 0
+    feedback.slots[slot].trail = (feedback.slots[slot].trail >> np.int64(1)) * np.int64(fb.FORTH)
 
 
 @subkernel
 def _notification(
     net: Network,
     desk: Messages,
-    own: Feedback,
+    feedback: Feedback,
     emit: Emit,
     state: Ints,
     host: Int,
@@ -322,18 +329,18 @@ def _notification(
     priority and takes the path of the packet's ACK."""
     key = net.slots[marked].key
     flow = desk.messages[message_of(key)].flow
-    own.senders[flow].cnp_at = time + own.control[0].cnp_ps
-    label = own.slots[marked].echo
-    if not own.control[0].reflects:
-        drawn = drawn_key(key, own.slots[marked].stamp) | np.int64(ACK)
+    feedback.senders[flow].cnp_at = time + feedback.control[0].cnp_ps
+    label = feedback.slots[marked].echo
+    if not feedback.control[0].reflects:
+        drawn = drawn_key(key, feedback.slots[marked].stamp) | np.int64(ACK)
         label = emit(state, net.links, host, back, drawn, time)
     key = packet_key(message_of(key), number_of(key)) | np.int64(ACK | fb.CNP)
     meta = (desk.flows[flow].src << np.int64(32)) | (label & np.int64(_LABEL))
     slot = new_slot(net, key, meta, net.settings[0].ack_bytes)
-    own.slots[slot].stamp = own.slots[marked].stamp
-    own.slots[slot].echo = own.slots[marked].echo
-    own.slots[slot].trail = 0
-    own.tally[0].cnps += 1
+    feedback.slots[slot].stamp = feedback.slots[marked].stamp
+    feedback.slots[slot].echo = feedback.slots[marked].echo
+    feedback.slots[slot].trail = 0
+    feedback.tally[0].cnps += 1
     return slot
 
 
@@ -341,9 +348,9 @@ def _notification(
 def on_timer(
     net: Net,
     desk: Desk,
-    own: Feedback,
+    feedback: Feedback,
     evs: EvState,
-    feedback: OnFeedback,
+    on_feedback: OnFeedback,
     wake: OnWake,
     on_loss: OnLoss,
     flow: Int,
@@ -351,21 +358,21 @@ def on_timer(
 ) -> Int:
     """Handle the timer of a flow: losses by timeout, probes of the EV selection. Returns the slot
     of a probe to send by the port of its EV, or -1."""
-    control, senders, packets = own.control, own.senders, own.packets
+    control, senders, packets = feedback.control, feedback.senders, feedback.packets
     probe: Int
     given_up, timeouts, probe = np.int64(0), np.int64(0), np.int64(-1)
     due, stirred = np.int64(NEVER), False
     if control[0].selects and senders[flow].new_ports:
-        mask = senders[flow].peer_mask & own.nics[desk.flows[flow].src].up
-        feedback(evs, flow, mask, labels.PORT_MASK, time)
+        mask = senders[flow].peer_mask & feedback.nics[desk.flows[flow].src].up
+        on_feedback(evs, flow, mask, labels.PORT_MASK, time)
         senders[flow].new_ports = 0
         stirred = True
-    given_up += _new_losses(net, desk, own, flow, time)
+    given_up += _new_losses(net, desk, feedback, flow, time)
     notice = senders[flow].notice_head
     while notice >= 0 and net.slots[notice].time <= time:
         following = next_of(net.slots, notice)
         timeouts += 1
-        feedback(evs, flow, own.slots[notice].echo, labels.TIMEOUT, time)
+        on_feedback(evs, flow, feedback.slots[notice].echo, labels.TIMEOUT, time)
         free_slot(net, notice)
         notice = following
     senders[flow].notice_head = notice
@@ -384,13 +391,13 @@ def on_timer(
             if senders[flow].retries > control[0].most_retries:
                 abandon(senders, packets, flow)
                 desk.flows[flow].cursor = desk.flows[flow].end
-                own.tally[0].timeouts += timeouts + 1
+                feedback.tally[0].timeouts += timeouts + 1
                 return np.int64(-1)
         while packet >= 0 and packets[packet].sent_ps + patience <= time:
             timeouts += 1
             given_up += 1
             if control[0].selects:
-                feedback(evs, flow, packets[packet].ev, labels.TIMEOUT, time)
+                on_feedback(evs, flow, packets[packet].ev, labels.TIMEOUT, time)
             if control[0].recovery == rec.GO_BACK_N:
                 go_back(senders, packets, flow, packet)
             else:
@@ -400,39 +407,39 @@ def on_timer(
             patience = timeout_ps(senders, flow, control[0].rto, control[0].linear)
             due = min(due, packets[packet].sent_ps + patience)
         if control[0].controlled and given_up:
-            lost = given_up * np.int64(own.window_params[MSS])
-            on_loss(own.window, own.window_params, flow, lost, np.int64(0), time)
-    own.tally[0].timeouts += timeouts
+            lost = given_up * np.int64(feedback.window_params[MSS])
+            on_loss(feedback.window, feedback.window_params, flow, lost, np.int64(0), time)
+    feedback.tally[0].timeouts += timeouts
     if control[0].selects and senders[flow].retries <= control[0].most_retries:
         if evs.rows[flow, labels.WAKE] <= time:
             ev = wake(evs, flow, time)
             if ev >= 0:
-                probe = _probe(net, desk, own, flow, ev, time)
+                probe = _probe(net, desk, feedback, flow, ev, time)
         due = min(due, evs.rows[flow, labels.WAKE])
     if given_up or stirred:
-        _send_again(desk, own, flow, time)
+        _send_again(desk, feedback, flow, time)
     if due != NEVER:
-        schedule(own.wheel, control[0].timers + flow, max(due, time + 1))
+        schedule(feedback.wheel, control[0].timers + flow, max(due, time + 1))
     return probe
 
 
 @inlined
-def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> Int:
+def _new_losses(net: Net, desk: Desk, feedback: Feedback, flow: Int, time: Int) -> Int:
     """Handle the packets that the network has just lost: with the ideal code the sender learns of
     them at once, the selection of EVs by its timeout. Returns their number."""
-    senders, packets, count = own.senders, own.packets, np.int64(0)
+    senders, packets, count = feedback.senders, feedback.packets, np.int64(0)
     slot = senders[flow].loss_head
     senders[flow].loss_head = -1
     while slot >= 0:
         following = next_of(net.slots, slot)
-        key, stamp = net.slots[slot].key, own.slots[slot].stamp
+        key, stamp = net.slots[slot].key, feedback.slots[slot].stamp
         packet = desk.messages[message_of(key)].first_number + number_of(key)
         if packets[packet].state == rec.UNDER_WAY and packets[packet].sent_ps == stamp:
             now_lost(senders, packets, flow, packet)
-            own.tally[0].given_up += 1
+            feedback.tally[0].given_up += 1
             count += 1
-        if own.control[0].selects:
-            net.slots[slot].time = max(time, stamp + own.control[0].rto)
+        if feedback.control[0].selects:
+            net.slots[slot].time = max(time, stamp + feedback.control[0].rto)
             net.slots[slot].next = np.int64(rs.NO_SLOT)
             last = senders[flow].notice_tail
             if last < 0:
@@ -447,13 +454,13 @@ def _new_losses(net: Net, desk: Desk, own: Feedback, flow: Int, time: Int) -> In
 
 
 @inlined
-def _probe(net: Net, desk: Desk, own: Feedback, flow: Int, ev: Int, time: Int) -> Int:
+def _probe(net: Net, desk: Desk, feedback: Feedback, flow: Int, ev: Int, time: Int) -> Int:
     """The slot of a probe: a small packet of the data class over the path of an EV."""
     key = packet_key(desk.flows[flow].end - 1, 0) | np.int64(fb.PROBE)
     meta = (desk.flows[flow].dst << np.int64(32)) | (ev & np.int64(_LABEL))
     slot = new_slot(net, key, meta, net.settings[0].ack_bytes)
-    own.slots[slot].stamp = time
-    own.slots[slot].echo = ev
-    own.slots[slot].trail = 0
-    own.tally[0].probes += 1
+    feedback.slots[slot].stamp = time
+    feedback.slots[slot].echo = ev
+    feedback.slots[slot].trail = 0
+    feedback.tally[0].probes += 1
     return slot

@@ -1,7 +1,7 @@
 """Sending hosts: turns of flows, windows and pacing, entropy values, retransmissions first.
 
-Hosts of the open-loop driver have no feedback: `own` is None, and numba prunes the branches that
-need it (windows, pauses, classes, the calendar).
+For hosts of the open-loop driver `feedback` is None, and numba prunes the branches that need it
+(windows, pauses, classes, the calendar).
 """
 
 from __future__ import annotations
@@ -36,39 +36,42 @@ def unblock(nics: Records, hosts: Records, host: Int, time: Int) -> None:
 
 
 @inlined
-def _has_more(desk: Messages, own: Feedback | None, flow: Int) -> Bool:
+def _has_more(desk: Messages, feedback: Feedback | None, flow: Int) -> Bool:
     """Whether the flow has a packet to send, window aside."""
-    if own is not None:
-        if own.senders[flow].again.head >= 0:
+    if feedback is not None:
+        if feedback.senders[flow].again.head >= 0:
             return True
     message = desk.flows[flow].cursor
     return message < desk.flows[flow].end and desk.messages[message].ready != 0
 
 
 @inlined
-def _window_full(own: Feedback, flow: Int) -> Bool:
+def _window_full(feedback: Feedback, flow: Int) -> Bool:
     """Whether one more packet would exceed the window of a flow; it always permits one."""
-    way = own.senders[flow].way_packets
-    return way > 0 and np.float64(way + 1) * own.window_params[MSS] > own.window[flow, WINDOW]
+    way = feedback.senders[flow].way_packets
+    return (
+        way > 0
+        and np.float64(way + 1) * feedback.window_params[MSS] > feedback.window[flow, WINDOW]
+    )
 
 
 @inlined
-def _ack_expected(own: Feedback, flow: Int) -> Bool:
+def _ack_expected(feedback: Feedback, flow: Int) -> Bool:
     """Whether an ACK will come: for each packet, or because a packet in flight requests one.
 
     If all packets in flight have arrived and the window shrinks below the packets per ACK, the
     sender would wait forever: it sends one more packet, which requests an ACK.
     """
-    if own.control[0].several == 0:
+    if feedback.control[0].several == 0:
         return True
-    asking = own.senders[flow].asking
-    return asking >= 0 and own.packets[asking].state == rec.UNDER_WAY
+    asking = feedback.senders[flow].asking
+    return asking >= 0 and feedback.packets[asking].state == rec.UNDER_WAY
 
 
 @inlined
 def _next_flow(
     desk: Messages,
-    own: Feedback,
+    feedback: Feedback,
     evs: EvState,
     select: Select,
     ring: Int,
@@ -82,22 +85,22 @@ def _next_flow(
     A flow passes its turn if its window, pace or EVs do not permit a packet. The returned flow is
     no longer in the ring.
     """
-    control, senders, none = own.control, own.senders, np.int64(NEVER)
+    control, senders, none = feedback.control, feedback.senders, np.int64(NEVER)
     begun: Int
     begun, later = np.int64(-1), np.int64(NEVER)
     while True:
         flow = take_turn(desk, ring)
         if flow < 0 or flow == begun:
             break
-        if not _has_more(desk, own, flow):
+        if not _has_more(desk, feedback, flow):
             continue
         if begun < 0:
             begun = flow
         may = senders[flow].next_ps <= start
         if not may:
             later = min(later, senders[flow].next_ps)
-        elif control[0].controlled and _window_full(own, flow):
-            may = not _ack_expected(own, flow)
+        elif control[0].controlled and _window_full(feedback, flow):
+            may = not _ack_expected(feedback, flow)
         if may and control[0].mpr and senders[flow].again.head < 0:
             cursor = desk.flows[flow].cursor
             following = desk.messages[cursor].first_number + desk.messages[cursor].sent
@@ -117,7 +120,9 @@ def _next_flow(
 
 
 @inlined
-def _hold_up(desk: Messages, own: Feedback, host: Int, free: Int, later: Int, limit: Int) -> None:
+def _hold_up(
+    desk: Messages, feedback: Feedback, host: Int, free: Int, later: Int, limit: Int
+) -> None:
     """Pacing alone delays a flow until `later`: if this is before `limit` the free ports wait until
     then, else the host is served again then."""
     if later < limit:  # nothing has changed at this host since then: it is served late
@@ -126,9 +131,13 @@ def _hold_up(desk: Messages, own: Feedback, host: Int, free: Int, later: Int, li
             later = min(later, desk.messages[pending].release)
         for p in range(desk.access.shape[1]):
             if free >> p & 1:
-                own.wires[desk.access[host, p]].paced = later
+                feedback.wires[desk.access[host, p]].paced = later
     elif later != NEVER:
-        schedule(own.wheel, own.control[0].host_items + host, max(later, own.control[0].now_ps))
+        schedule(
+            feedback.wheel,
+            feedback.control[0].host_items + host,
+            max(later, feedback.control[0].now_ps),
+        )
 
 
 @subkernel
@@ -136,10 +145,10 @@ def _open_rings(net: Network, desk: Messages, host: Int, port: Int, time: Int) -
     """Mask of the classes that have flows in the rings of a port and are not paused there."""
     link, mask = np.int64(desk.access[host, port]), np.int64(0)
     for of in range(net.settings[0].classes):
-        one = np.int64(of)
-        if desk.rings[ring_of(desk, host, port, one)].ring_head >= 0:
-            if not is_paused(net, link, one, time):
-                mask |= np.int64(1) << one
+        traffic_class = np.int64(of)
+        if desk.rings[ring_of(desk, host, port, traffic_class)].ring_head >= 0:
+            if not is_paused(net, link, traffic_class, time):
+                mask |= np.int64(1) << traffic_class
     return mask
 
 
@@ -153,12 +162,12 @@ def _all_open(net: Network, link: Int, time: Int) -> Bool:
 
 
 @inlined
-def _queue_may_start(net: Network, own: Feedback | None, link: Int, time: Int) -> Bool:
+def _queue_may_start(net: Network, feedback: Feedback | None, link: Int, time: Int) -> Bool:
     """Whether a packet that waits at a port may start: ACKs, and probes of a class that is not
     paused."""
     if net.links[link].waiting_packets == 0:
         return False
-    return own is None or can_start(net, link, time)
+    return feedback is None or can_start(net, link, time)
 
 
 @inlined
@@ -176,7 +185,7 @@ def _may_pull(net: Network, desk: Messages, host: Int, port: Int, time: Int) -> 
 def _choose(
     net: Network,
     desk: Messages,
-    own: Feedback,
+    feedback: Feedback,
     evs: EvState,
     select: Select,
     host: Int,
@@ -197,7 +206,7 @@ def _choose(
         of = next_class(net, link, may, np.int64(1))
     while True:
         ring = ring_of(desk, host, port, of)
-        flow, ev, by, until = _next_flow(desk, own, evs, select, ring, port, free, start)
+        flow, ev, by, until = _next_flow(desk, feedback, evs, select, ring, port, free, start)
         later = min(later, until)
         if flow >= 0 or not several:
             break
@@ -207,30 +216,30 @@ def _choose(
         if of < 0:
             break
     if flow < 0:
-        _hold_up(desk, own, host, free, later, limit)
+        _hold_up(desk, feedback, host, free, later, limit)
     return flow, ev, by, of
 
 
 @inlined
-def _take_again(desk: Messages, own: Feedback, flow: Int) -> tuple[Int, Int]:
+def _take_again(desk: Messages, feedback: Feedback, flow: Int) -> tuple[Int, Int]:
     """(message, number) of the first packet to retransmit; message -1 if there is none."""
-    packet = own.senders[flow].again.head
+    packet = feedback.senders[flow].again.head
     if packet < 0:
         return np.int64(-1), np.int64(0)
-    message = own.packets[packet].message
-    own.tally[0].sent_again += 1
+    message = feedback.packets[packet].message
+    feedback.tally[0].sent_again += 1
     return message, packet - desk.messages[message].first_number
 
 
 @inlined
-def _asks(own: Feedback, flow: Int, packet: Int, again: Bool) -> Bool:
+def _asks(feedback: Feedback, flow: Int, packet: Int, retransmitted: Bool) -> Bool:
     """Whether a packet requests an ACK, where an ACK is for several; if so, note it."""
-    asks = again or (own.control[0].controlled != 0 and _window_full(own, flow))
-    if own.control[0].mpr:
-        beyond = packet + 1 - own.senders[flow].unacknowledged
-        asks = asks or beyond >= own.control[0].mpr
+    asks = retransmitted or (feedback.control[0].controlled != 0 and _window_full(feedback, flow))
+    if feedback.control[0].mpr:
+        beyond = packet + 1 - feedback.senders[flow].unacknowledged
+        asks = asks or beyond >= feedback.control[0].mpr
     if asks:
-        own.senders[flow].asking = packet
+        feedback.senders[flow].asking = packet
     return asks
 
 
@@ -238,40 +247,40 @@ def _asks(own: Feedback, flow: Int, packet: Int, again: Bool) -> Bool:
 def _pace(
     net: Network,
     desk: Messages,
-    own: Feedback,
+    feedback: Feedback,
     on_send: OnSend,
     flow: Int,
     by: Int,
     size: Int,
-    again: Bool,
+    retransmitted: Bool,
     start: Int,
 ) -> None:
     """Update the calendar, the pace of port and flow, and the timer after a packet."""
-    control, senders, links = own.control, own.senders, net.links
+    control, senders, links = feedback.control, feedback.senders, net.links
     link = np.int64(desk.access[desk.flows[flow].src, by])
-    schedule(own.wheel, 1 + link, links[link].head_time)
-    own.ports[flow, by] += size
-    own.tally[0].data_sent += 1
+    schedule(feedback.wheel, 1 + link, links[link].head_time)
+    feedback.ports[flow, by] += size
+    feedback.tally[0].data_sent += 1
     if control[0].pace != 1 << 20:
         service = service_ps(size, links[link].rate)
-        own.wires[link].paced = start + ((service * control[0].pace) >> np.int64(20))
+        feedback.wires[link].paced = start + ((service * control[0].pace) >> np.int64(20))
     if control[0].paced_flows:
-        wait = on_send(own.window, own.window_params, flow, size, start)
+        wait = on_send(feedback.window, feedback.window_params, flow, size, start)
         senders[flow].next_ps = start + wait
     # Without losses only go-back-N needs the timer: it takes reordering for loss, and its receiver
     # sends one NAK per gap, even if the retransmitted packets are reordered too.
-    again = again and control[0].recovery == rec.GO_BACK_N
-    if (control[0].can_lose or again) and control[0].recovery >= rec.SACK:
+    retransmitted = retransmitted and control[0].recovery == rec.GO_BACK_N
+    if (control[0].can_lose or retransmitted) and control[0].recovery >= rec.SACK:
         patience = timeout_ps(senders, flow, control[0].rto, control[0].linear)
         due = max(control[0].now_ps, start + patience)
-        schedule(own.wheel, control[0].timers + flow, due)
+        schedule(feedback.wheel, control[0].timers + flow, due)
 
 
 @inlined
 def _pull(
     net: Network,
     desk: Messages,
-    own: Feedback | None,
+    feedback: Feedback | None,
     evs: EvState,
     emit: Emit,
     state: Ints,
@@ -288,52 +297,52 @@ def _pull(
     ev: Int
     message: Int
     of, ev, message, by = np.int64(0), np.int64(0), np.int64(-1), port
-    if own is None:
+    if feedback is None:
         flow = take_turn(desk, ring_of(desk, host, port, of))
     else:
         flow, ev, by, of = _choose(
-            net, desk, own, evs, select, host, port, free, start, limit
+            net, desk, feedback, evs, select, host, port, free, start, limit
         )  # fmt: skip
         if flow < 0:
             return np.int64(-1)
-        message, number = _take_again(desk, own, flow)
-    again = message >= 0
-    if not again:
+        message, number = _take_again(desk, feedback, flow)
+    retransmitted = message >= 0
+    if not retransmitted:
         message = desk.flows[flow].cursor
         number = take_packet(desk, host, message, start)
     size = data_bytes(desk, message, number)
     key = packet_key(message, number)
-    if again:
+    if retransmitted:
         key |= np.int64(AGAIN)
     link = np.int64(desk.access[host, by])
     label = ev
-    if own is None:
+    if feedback is None:
         label = emit(state, net.links, host, link, key, start)
     else:
-        if not own.control[0].selects:
+        if not feedback.control[0].selects:
             label = emit(state, net.links, host, link, drawn_key(key, start), start)
-        if own.control[0].tracks:
+        if feedback.control[0].tracks:
             packet = desk.messages[message].first_number + number
-            own.packets[packet].message = message
-            now_under_way(own.senders, own.packets, flow, packet, ev, start)
-            if own.control[0].several and _asks(own, flow, packet, again):
+            feedback.packets[packet].message = message
+            now_under_way(feedback.senders, feedback.packets, flow, packet, ev, start)
+            if feedback.control[0].several and _asks(feedback, flow, packet, retransmitted):
                 key |= np.int64(fb.ASKS)
         else:
-            own.senders[flow].way_packets += 1
-    if _has_more(desk, own, flow):
+            feedback.senders[flow].way_packets += 1
+    if _has_more(desk, feedback, flow):
         join_ring(desk, flow)
     slot = new_slot(net, key, (desk.flows[flow].dst << np.int64(32)) | (label & _LABEL), size)
-    if own is not None:
+    if feedback is not None:
         if net.settings[0].classes > 1:
             ring = ring_of(desk, host, port, of)
             charge(net, link, of, size, np.int64(desk.rings[ring].ring_head < 0))
-        own.slots[slot].stamp = start
-        own.slots[slot].echo = ev
-        own.slots[slot].trail = 0
+        feedback.slots[slot].stamp = start
+        feedback.slots[slot].echo = ev
+        feedback.slots[slot].trail = 0
     start_service(net, link, slot, size, start)
     add_jitter(net, link, slot, start)
-    if own is not None:
-        _pace(net, desk, own, on_send, flow, by, size, again, start)
+    if feedback is not None:
+        _pace(net, desk, feedback, on_send, flow, by, size, retransmitted, start)
     return by
 
 
@@ -341,7 +350,7 @@ def _pull(
 def serve_nic(
     net: Network,
     desk: Messages,
-    own: Feedback | None,
+    feedback: Feedback | None,
     evs: EvState,
     emit: Emit,
     state: Ints,
@@ -360,15 +369,15 @@ def serve_nic(
             if link < 0:
                 continue
             at = links[link].free
-            if not _queue_may_start(net, own, link, at):
+            if not _queue_may_start(net, feedback, link, at):
                 at = max(at, desk.hosts[host].now)
-                if own is None:
+                if feedback is None:
                     if desk.rings[ring_of(desk, host, p, only)].ring_head < 0:
                         continue
                 else:
-                    if (own.nics[host].blocked | ~own.nics[host].up) >> p & 1:
+                    if (feedback.nics[host].blocked | ~feedback.nics[host].up) >> p & 1:
                         continue
-                    at = max(at, own.wires[link].paced)
+                    at = max(at, feedback.wires[link].paced)
                     if not _may_pull(net, desk, host, np.int64(p), at):
                         continue
             if at < start:
@@ -376,52 +385,52 @@ def serve_nic(
         pending = desk.hosts[host].pending
         if pending >= 0 and messages[pending].release <= start:
             if messages[pending].release >= limit:
-                if own is not None:
-                    item = own.control[0].host_items + host
-                    schedule(own.wheel, item, messages[pending].release)
+                if feedback is not None:
+                    item = feedback.control[0].host_items + host
+                    schedule(feedback.wheel, item, messages[pending].release)
                 return
             release_first(desk, host)
-            if own is not None:
-                own.nics[host].blocked = 0
+            if feedback is not None:
+                feedback.nics[host].blocked = 0
             continue
         if start >= limit:
-            if own is not None:
+            if feedback is not None:
                 if start != NEVER and links[desk.access[host, port]].head_time == NEVER:
-                    schedule(own.wheel, own.control[0].host_items + host, start)
+                    schedule(feedback.wheel, feedback.control[0].host_items + host, start)
             return
         link = np.int64(desk.access[host, port])
-        if _queue_may_start(net, own, link, start):
+        if _queue_may_start(net, feedback, link, start):
             slot = take_waiting(net, link, start)
             start_service(net, link, slot, size_of(net.slots, slot), start)
-            if own is not None:
-                schedule(own.wheel, 1 + link, links[link].head_time)
+            if feedback is not None:
+                schedule(feedback.wheel, 1 + link, links[link].head_time)
             continue
         free = np.int64(1) << port
-        if own is not None:
+        if feedback is not None:
             if desk.settings[0].any_port:
-                free |= _free_ports(net, desk, own, host, start)
+                free |= _free_ports(net, desk, feedback, host, start)
         by = _pull(
-            net, desk, own, evs, emit, state, select, on_send, host, port, free, start, limit
+            net, desk, feedback, evs, emit, state, select, on_send, host, port, free, start, limit
         )
-        if own is not None:
+        if feedback is not None:
             if by < 0:
-                if own.wires[link].paced <= start:
-                    own.nics[host].blocked |= free
+                if feedback.wires[link].paced <= start:
+                    feedback.nics[host].blocked |= free
             elif desk.settings[0].any_port:  # a packet of one port may enable another port
-                unblock(own.nics, desk.hosts, host, start)
+                unblock(feedback.nics, desk.hosts, host, start)
 
 
 @inlined
-def _free_ports(net: Network, desk: Messages, own: Feedback, host: Int, start: Int) -> Int:
+def _free_ports(net: Network, desk: Messages, feedback: Feedback, host: Int, start: Int) -> Int:
     """Mask of the ports that can begin a packet at `start`."""
     free = np.int64(0)
     for p in range(desk.access.shape[1]):
         link = np.int64(desk.access[host, p])
-        if link < 0 or max(net.links[link].free, own.wires[link].paced) > start:
+        if link < 0 or max(net.links[link].free, feedback.wires[link].paced) > start:
             continue
         if not _all_open(net, link, start):
             continue
-        if net.links[link].waiting_packets == 0 and own.nics[host].up >> p & 1:
+        if net.links[link].waiting_packets == 0 and feedback.nics[host].up >> p & 1:
             free |= np.int64(1) << p
     return free
 
@@ -457,10 +466,10 @@ def add_pending(run: Messages, host: Int, message: Int, time: Int) -> None:
     """Schedule the release of a message, after messages of the same time."""
     messages = run.messages
     messages[message].release = time
-    before, here = np.int64(-1), run.hosts[host].pending
-    while here >= 0 and messages[here].release <= time:
-        before, here = here, messages[here].pending_next
-    messages[message].pending_next = here
+    before, following = np.int64(-1), run.hosts[host].pending
+    while following >= 0 and messages[following].release <= time:
+        before, following = following, messages[following].pending_next
+    messages[message].pending_next = following
     if before < 0:
         run.hosts[host].pending = message
     else:

@@ -333,19 +333,19 @@ class Transport:
 
     def described(self) -> dict[str, str]:
         """The relevant parameters, in the words of `replay --transport`."""
-        told = {"recovery": self.recovery}
+        settings = {"recovery": self.recovery}
         if self.congestion != NONE:
-            told["congestion"] = self.congestion
+            settings["congestion"] = self.congestion
         if self.recovery == "sack":
-            told["reordering"] = str(self.reordering_packets)
+            settings["reordering"] = str(self.reordering_packets)
         if self.recovery != "none":
-            told["rto"] = f"{self.rto_ps / 1e6:g}us"
+            settings["rto"] = f"{self.rto_ps / 1e6:g}us"
         if self.recovery in ("sack", "go-back-n"):
-            told["linear"] = str(self.linear_retries)
+            settings["linear"] = str(self.linear_retries)
         if self.retries is not None:
-            told["retries"] = str(self.retries)
+            settings["retries"] = str(self.retries)
         if self.mpr_packets:
-            told["mpr"] = str(self.mpr_packets)
+            settings["mpr"] = str(self.mpr_packets)
         if self.rate_share != 1.0:
-            told["rate"] = f"{100 * self.rate_share:g}%"
-        return told
+            settings["rate"] = f"{100 * self.rate_share:g}%"
+        return settings

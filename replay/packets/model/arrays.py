@@ -156,14 +156,14 @@ def _take_turns(
     usable = np.zeros(host_switch.shape[1], np.int32)
     for row in range(len(ports)):
         source, edge = ends[0, row], host_edge[ends[1, row]]
-        found = 0
+        ports_usable = 0
         for port in range(host_switch.shape[1]):
             switch = host_switch[source, port]
             if switch >= 0 and edge >= 0 and route[switch, edge] != NO_ROUTE:
-                usable[found] = port
-                found += 1
-        if found:
-            ports[row] = usable[turn[source] % found]
+                usable[ports_usable] = port
+                ports_usable += 1
+        if ports_usable:
+            ports[row] = usable[turn[source] % ports_usable]
             turn[source] += 1
 
 
@@ -191,15 +191,15 @@ class Ways:
 
     def _times(self, src: Array, dst: Array, size: Array, longest: bool) -> Ints:
         arrays = self._arrays
-        found = np.full(len(src), -1, np.int64)
+        times = np.full(len(src), -1, np.int64)
         alike = bool((size == size[:1]).all())
         order = np.arange(len(size)) if alike else np.argsort(size, kind="stable")
         ends = np.stack([src, dst]).astype(np.int32)
         inner = np.empty(arrays.route.shape[::-1], np.int64)
         cost = np.empty(len(arrays.target), np.int64)
         sizes = np.ascontiguousarray(size, np.int64)
-        _fill(arrays, ends, sizes, order, longest, cost, inner, found)
-        return found
+        _fill(arrays, ends, sizes, order, longest, cost, inner, times)
+        return times
 
 
 @subkernel
@@ -211,9 +211,9 @@ def _fill(
     longest: Bool,
     cost: Ints,
     inner: Ints,
-    found: Ints,
+    times: Ints,
 ) -> None:
-    """Set found[n] of `Ways`; ends: int32[2, n], hosts; order: by size. Scratch space: cost,
+    """Set times[n] of `Ways`; ends: int32[2, n], hosts; order: by size. Scratch space: cost,
     int64[L], time of each link; inner, int64[E, S], time from each switch to each edge."""
     known = np.int64(-1)
     for row in order:
@@ -241,7 +241,7 @@ def _fill(
             if way_out >= 0:
                 last = _better(last, cost[way_out], longest)
         if total >= 0:
-            found[row] = total + last
+            times[row] = total + last
 
 
 @inlined
@@ -315,10 +315,10 @@ def round_trips(
     queue; 1 ps for pairs without a path."""
     pairs, of_pair = np.unique(np.stack([src, dst]), axis=1, return_inverse=True)
     there, back = pairs
-    ways = Ways(arrays)
+    paths = Ways(arrays)
     size = np.full(len(there), packet_bytes), np.full(len(there), ack_bytes)
-    forth, answer = ways.slowest(there, back, size[0]), ways.slowest(back, there, size[1])
-    whole = np.where((forth >= 0) & (answer >= 0), forth + answer, 1)
+    forth, answer = paths.slowest(there, back, size[0]), paths.slowest(back, there, size[1])
+    both_ways = np.where((forth >= 0) & (answer >= 0), forth + answer, 1)
     each = arrays._replace(
         ps_per_byte_q20=np.zeros_like(arrays.ps_per_byte_q20),
         delay_ps=np.ones_like(arrays.delay_ps),
@@ -328,7 +328,7 @@ def round_trips(
     per_byte = np.where(access >= 0, arrays.ps_per_byte_q20[access], np.iinfo(np.int64).max)
     rate = np.rint((8e12 * (1 << 20) / per_byte).sum(1)).astype(np.int64)
     of_pair = of_pair.reshape(-1)
-    return RoundTrips(whole[of_pair], rate[of_pair], hops[of_pair])
+    return RoundTrips(both_ways[of_pair], rate[of_pair], hops[of_pair])
 
 
 def bdp_packets(trips: RoundTrips, packet_bytes: int) -> Ints:

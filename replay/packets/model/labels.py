@@ -82,14 +82,14 @@ OnWake: TypeAlias = Callable[[EvState, Int, Int], Int]
 
 
 def new_state(
-    flows: int, width: int, seed: int, ports: int, evs: int, own: tuple[int, ...] = ()
+    flows: int, width: int, seed: int, ports: int, evs: int, parameters: tuple[int, ...] = ()
 ) -> EvState:
-    """The state before the first packet; own: parameters of the strategy."""
+    """The state before the first packet; parameters: those of the strategy."""
     rows = np.zeros((flows, ROW), np.int64)
     rows[:, WAKE] = NEVER
     params = np.zeros(PARAMETERS, np.int64)
     params[:OWN_PARAMETERS] = seed, ports, evs
-    params[OWN_PARAMETERS : OWN_PARAMETERS + len(own)] = own
+    params[OWN_PARAMETERS : OWN_PARAMETERS + len(parameters)] = parameters
     return EvState(rows, np.zeros((flows, max(1, width)), np.int32), params)
 
 

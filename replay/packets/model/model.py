@@ -112,8 +112,8 @@ def all_with_all(node: Array, after: Array, times: Ints, begin: Ints) -> tuple[A
     each = times[node] * times[after]
     edge = np.repeat(np.arange(len(node)), each)
     inside = np.arange(len(edge)) - np.repeat(np.cumsum(each) - each, each)
-    one, other = np.divmod(inside, times[after][edge])
-    return begin[node[edge]] + one, begin[after[edge]] + other
+    part, other = np.divmod(inside, times[after][edge])
+    return begin[node[edge]] + part, begin[after[edge]] + other
 
 
 def earliest(nodes: int, edges: Edges, release: Ints, takes: Ints) -> tuple[Ints, Ints]:
@@ -153,13 +153,13 @@ def _walk(
     order: Ints,
 ) -> Int:
     """Fill begin and order (Kahn, CACM 1962); returns the number of ordered nodes."""
-    found = np.int64(0)
+    ordered = np.int64(0)
     for node in range(len(left)):
         if left[node] == 0:
-            order[found] = node
-            found += 1
+            order[ordered] = node
+            ordered += 1
     at = np.int64(0)
-    while at < found:
+    while at < ordered:
         node = order[at]
         at += 1
         for i in range(start[node], start[node + 1]):
@@ -168,9 +168,9 @@ def _walk(
             begin[successor] = max(begin[successor], ready)
             left[successor] -= 1
             if left[successor] == 0:
-                order[found] = successor
-                found += 1
-    return found
+                order[ordered] = successor
+                ordered += 1
+    return ordered
 
 
 PS = 1_000
@@ -276,14 +276,14 @@ class Model:
     def __post_init__(self) -> None:
         if not 1 <= len(self.classes) <= MOST_CLASSES:
             raise UsageError(f"classes must be 1 to {MOST_CLASSES}, not {len(self.classes)}")
-        if len({one.name for one in self.classes}) < len(self.classes):
+        if len({each.name for each in self.classes}) < len(self.classes):
             raise UsageError("classes must have different names")
         if len(self.classes) > 1 and self.buffer_bytes is not None:
             raise UsageError("classes need PFC or infinite queues: buffer_bytes is for one class")
         if self.pfc is None and self.buffer_bytes is None:
-            for one in self.classes:
-                if not one.lossless or one.alpha is not None or one.xoff_bytes is not None:
-                    raise UsageError(f"{one.name}: thresholds need PFC, not infinite queues")
+            for each in self.classes:
+                if not each.lossless or each.alpha is not None or each.xoff_bytes is not None:
+                    raise UsageError(f"{each.name}: thresholds need PFC, not infinite queues")
         if self.buffer_bytes is not None:
             if self.pfc is DEFAULT_PFC:
                 object.__setattr__(self, "pfc", None)
@@ -318,29 +318,29 @@ class Model:
 
     def described(self) -> dict[str, str]:
         """The settings in force, by field."""
-        told = {key: str(value) for key, value in vars(self).items() if value is not None}
-        told.pop("pfc", None)
+        settings = {key: str(value) for key, value in vars(self).items() if value is not None}
+        settings.pop("pfc", None)
         if self.pfc is not None:
-            told |= self.pfc.described()
+            settings |= self.pfc.described()
         elif self.buffer_bytes is None:
-            told["lossless"] = "infinite"
+            settings["lossless"] = "infinite"
         if self.ecn_low_bytes is None:
-            del told["ecn_most"], told["ecn_last_hop"]
+            del settings["ecn_most"], settings["ecn_last_hop"]
         if self.buffer_bytes is None:
-            del told["drop"]
-        del told["classes"]
+            del settings["drop"]
+        del settings["classes"]
         if self.classes != (TrafficClass(),):
-            told["classes"] = ", ".join(one.described() for one in self.classes)
+            settings["classes"] = ", ".join(each.described() for each in self.classes)
         if not self.cut_through:
-            del told["cut_through"]
-        told["jitter"] = f"{100 * self.host_jitter:g}%"
-        return told
+            del settings["cut_through"]
+        settings["jitter"] = f"{100 * self.host_jitter:g}%"
+        return settings
 
     @property
     def host_jitter(self) -> float:
         """The longest gap of hosts as a share of a packet's service time."""
         if self.jitter is None:
-            drops = self.buffer_bytes is not None or not all(one.lossless for one in self.classes)
+            drops = self.buffer_bytes is not None or not all(each.lossless for each in self.classes)
             return JITTER if drops else 0.0
         return self.jitter
 

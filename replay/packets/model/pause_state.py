@@ -160,7 +160,7 @@ def new_pauses(
     rows["frame_time"] = rows["expires"] = rows["repeat"] = NEVER
     rows["switch"] = arrays.target
     rows["reverse"] = reverse_links(source, arrays.target)
-    fastest, slowest = (one / (1 << 20) for one in rates)
+    fastest, slowest = (traffic_class / (1 << 20) for traffic_class in rates)
     into = np.flatnonzero(arrays.target < arrays.switches)
     for link in into.tolist():
         delay = int(arrays.delay_ps[link])
@@ -174,16 +174,19 @@ def new_pauses(
         rows["room"][link] = needed if pfc.headroom_bytes is None else pfc.headroom_bytes
     of_links, rows = rows, table(links * classes, PAUSE_ROW)
     rows[:] = np.repeat(of_links, classes)
-    for number, one in enumerate(model.classes):
-        own = rows[number::classes]
-        limit, alpha = _threshold_of(one, pfc)
-        own["limit"], own["alpha"] = NEVER if limit is None else limit, round(alpha * (1 << 20))
-        if not one.lossless:
-            own["room"] = own["needed"] = 0
+    for number, traffic_class in enumerate(model.classes):
+        of_class = rows[number::classes]
+        limit, alpha = _threshold_of(traffic_class, pfc)
+        of_class["limit"], of_class["alpha"] = (
+            NEVER if limit is None else limit,
+            round(alpha * (1 << 20)),
+        )
+        if not traffic_class.lossless:
+            of_class["room"] = of_class["needed"] = 0
     pools = table(arrays.switches, POOL)
     rooms = np.zeros(arrays.switches, np.int64)
     np.add.at(rooms, arrays.target[into], rows["room"].reshape(links, classes).sum(1)[into])
-    lossless = sum(one.lossless for one in model.classes)
+    lossless = sum(traffic_class.lossless for traffic_class in model.classes)
     for switch in range(arrays.switches):
         ports = into[arrays.target[into] == switch]
         if not len(ports):
@@ -215,10 +218,10 @@ def new_pauses(
                 f"PFC: xon ({pfc.xon_bytes:,} B below the threshold) exceeds the shared buffer, "
                 f"{free:,} B without the headroom of {each}: --lossless pfc:xon=... or buffer=..."
             )
-        for one in model.classes:
-            limit, _ = _threshold_of(one, pfc)
+        for traffic_class in model.classes:
+            limit, _ = _threshold_of(traffic_class, pfc)
             if limit is not None and limit > free:
-                of = f" of {one.name}" if classes > 1 else ""
+                of = f" of {traffic_class.name}" if classes > 1 else ""
                 raise UsageError(
                     f"PFC: xoff{of} ({limit:,} B) exceeds the shared buffer, {free:,} B without "
                     f"the headroom of {each}: --lossless pfc:xoff=... or buffer=..."
@@ -234,12 +237,12 @@ def new_pauses(
     return Pauses(rows, pools, rules, held, wheel)
 
 
-def _threshold_of(one: TrafficClass, pfc: Pfc) -> tuple[int | None, float]:
+def _threshold_of(traffic_class: TrafficClass, pfc: Pfc) -> tuple[int | None, float]:
     """(static threshold or None, alpha) of a class."""
-    if one.xoff_bytes is not None:
-        return one.xoff_bytes, pfc.alpha
-    if one.alpha is not None:
-        return None, one.alpha
+    if traffic_class.xoff_bytes is not None:
+        return traffic_class.xoff_bytes, pfc.alpha
+    if traffic_class.alpha is not None:
+        return None, traffic_class.alpha
     return pfc.xoff_bytes, pfc.alpha
 
 
@@ -248,15 +251,15 @@ def reverse_links(source: Int32s, target: Int32s) -> Int32s:
     number = np.arange(len(source))
     there = np.lexsort((number, target, source))
     back = np.lexsort((number, source, target))
-    found = np.full(len(source), -1, np.int32)
+    reverse = np.full(len(source), -1, np.int32)
     if (source[there] == target[back]).all() and (target[there] == source[back]).all():
-        found[there] = back
-        return found
+        reverse[there] = back
+        return reverse
     places: dict[tuple[int, int], list[int]] = {}
     for link, ends in enumerate(zip(target.tolist(), source.tolist(), strict=True)):
         places.setdefault(ends, []).append(link)
     for link, ends in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
         others = places.get(ends)
         if others:
-            found[link] = others.pop(0)
-    return found
+            reverse[link] = others.pop(0)
+    return reverse

@@ -83,18 +83,18 @@ class Pfc:
 
     def described(self) -> dict[str, str]:
         """The settings in force."""
-        told = {"lossless": "pfc"}
+        settings = {"lossless": "pfc"}
         if self.xoff_bytes is None:
-            told["alpha"] = f"{self.alpha:g}"
+            settings["alpha"] = f"{self.alpha:g}"
         for name in ("shared_bytes", "xoff_bytes", "xon_bytes", "headroom_bytes"):
             if getattr(self, name) is not None:
-                told[name] = str(getattr(self, name))
+                settings[name] = str(getattr(self, name))
         if self.quanta is not None:
-            told["quanta"] = str(self.quanta)
+            settings["quanta"] = str(self.quanta)
         if self.storm_ps != STORM_PS:
-            told["storm"] = f"{self.storm_ps / 1e6:g}us"
-        told["pause_reaction"] = f"{self.reaction_ps / 1e3:g}ns"
-        return told
+            settings["storm"] = f"{self.storm_ps / 1e6:g}us"
+        settings["pause_reaction"] = f"{self.reaction_ps / 1e3:g}ns"
+        return settings
 
 
 @dataclass(frozen=True)
@@ -190,25 +190,25 @@ class TrafficClass:
 
     def described(self) -> str:
         """`background (weight 30, lossy)`."""
-        told = [f"weight {self.weight}" if self.weight else "strict"]
+        words = [f"weight {self.weight}" if self.weight else "strict"]
         if not self.lossless:
-            told.append("lossy")
+            words.append("lossy")
         if self.alpha is not None:
-            told.append(f"alpha {self.alpha:g}")
+            words.append(f"alpha {self.alpha:g}")
         if self.xoff_bytes is not None:
-            told.append(f"xoff {self.xoff_bytes:,} B")
+            words.append(f"xoff {self.xoff_bytes:,} B")
         if self.dscps:
-            told.append(f"DSCP {', '.join(map(str, self.dscps))}")
-        return f"{self.name} ({', '.join(told)})"
+            words.append(f"DSCP {', '.join(map(str, self.dscps))}")
+        return f"{self.name} ({', '.join(words)})"
 
 
 def classes_of(dscp: Bytes, classes: tuple[TrafficClass, ...]) -> Bytes:
     """uint8: the class of flows with these DSCPs; the first one for a DSCP of no class."""
     of = np.zeros(DSCPS, np.uint8)
-    for number, one in enumerate(classes):
-        of[list(one.dscps)] = number
-    found: Bytes = of[dscp]
-    return found
+    for number, traffic_class in enumerate(classes):
+        of[list(traffic_class.dscps)] = number
+    class_numbers: Bytes = of[dscp]
+    return class_numbers
 
 
 class Queue:
@@ -269,7 +269,9 @@ def new_classes(
     queues = table(links * len(classes), QUEUE)
     queues["head"] = queues["tail"] = -1
     rules = table(len(classes), RULE)
-    least = min((one.weight for one in classes if one.weight), default=1)
-    for number, one in enumerate(classes):
-        rules[number] = -(-packet * one.weight // least), one.lossless
+    least = min(
+        (traffic_class.weight for traffic_class in classes if traffic_class.weight), default=1
+    )
+    for number, traffic_class in enumerate(classes):
+        rules[number] = -(-packet * traffic_class.weight // least), traffic_class.lossless
     return Classes(queues, table(links, TURN), rules, of_message)

@@ -381,17 +381,17 @@ def _flows(
 
 
 def _messages(workload: Workload) -> Records:
-    nodes, own = workload.nodes, slice(len(workload.flow))
+    nodes, real = workload.nodes, slice(len(workload.flow))
     messages = table(nodes, MESSAGE)
-    messages["size"][own] = workload.packets
-    messages["packet_bytes"][own] = workload.packet_bytes
-    messages["last_bytes"][own] = workload.last_bytes
-    messages["release"][own] = workload.release_ps
+    messages["size"][real] = workload.packets
+    messages["packet_bytes"][real] = workload.packet_bytes
+    messages["last_bytes"][real] = workload.last_bytes
+    messages["release"][real] = workload.release_ps
     messages["release"][len(workload.flow) :] = workload.waits.takes_ps
     messages["pending_next"] = -1
-    messages["flow"][own] = workload.flow
+    messages["flow"][real] = workload.flow
     messages["started_ps"] = messages["received_ps"] = messages["completed_ps"] = -1
-    messages["first_number"][own] = workload.packet_start[:-1]
+    messages["first_number"][real] = workload.packet_start[:-1]
     messages["waits"] = np.bincount(workload.edges.node, minlength=nodes)
     return messages
 

@@ -254,9 +254,9 @@ def _sort_digits(wheel: Wheel, lowest: Int, end: Int) -> None:
             scratch[(entry >> shift) & (_DIGITS - 1)] += 1
         before = np.int64(BATCH)
         for digit in range(_DIGITS):
-            here = scratch[digit]
+            place = scratch[digit]
             scratch[digit] = before
-            before += here
+            before += place
         for i in range(count):
             entry = scratch[_DIGITS + i]
             digit = (entry >> shift) & (_DIGITS - 1)

@@ -24,7 +24,7 @@ from rocescope.discovery.dialects.reading import (
     port_name,
     weight,
 )
-from rocescope.replay.fabrics.json_source import load_json
+from rocescope.replay.fabrics.sources import load_json
 
 QUESTIONS = (Question("a.json", "show a", "a"), Question("b.text", "show b", "b"))
 

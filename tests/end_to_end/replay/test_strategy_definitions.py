@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocescope.kernels.kernel import Int, Ints, kernel
-from rocescope.replay.compare.pattern import generated
+from rocescope.replay.compare.specs import generated
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.model.model import LINK, EngineResult, Model, Workload

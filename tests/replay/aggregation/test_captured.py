@@ -10,10 +10,10 @@ from aggregating import ONE_RACK
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.results.flow import Owner
-from rocescope.replay.aggregation.atp import atp
 from rocescope.replay.aggregation.captured import HEADERS, captured_jobs
 from rocescope.replay.aggregation.jobs import PAYLOAD_BYTES, parse_jobs, place
 from rocescope.replay.aggregation.run import Conditions, simulate
+from rocescope.replay.aggregation.schemes import atp
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.keys import PacketKeys
 from rocescope.replay.traffic.traffic import SentMessages, Traffic

@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.aggregation.atp import atp
 from rocescope.replay.aggregation.jobs import parse_jobs, place
 from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions, _index, simulate
+from rocescope.replay.aggregation.schemes import atp, switchml
 from rocescope.replay.aggregation.state import (
     MOST_WORKERS,
     SEQ_BITS,
@@ -33,7 +33,6 @@ from rocescope.replay.aggregation.state import (
     saturated,
     value_of,
 )
-from rocescope.replay.aggregation.switchml import switchml
 from rocescope.replay.fabrics.parse import parse_fabric
 
 

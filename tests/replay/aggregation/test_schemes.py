@@ -27,22 +27,24 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.aggregation.atp import (
+from rocescope.replay.aggregation.request import SCHEMES, parse_schemes
+from rocescope.replay.aggregation.run import Conditions, simulate
+from rocescope.replay.aggregation.scheme import Options
+from rocescope.replay.aggregation.schemes import (
     a2tp,
     a2tp_at_switch,
     atp,
     atp_at_switch,
+    esa,
+    esa_at_switch,
     ideal,
     no_aggregation,
     none_at_switch,
+    switchml,
+    switchml_at_switch,
 )
-from rocescope.replay.aggregation.esa import esa, esa_at_switch
-from rocescope.replay.aggregation.request import SCHEMES, parse_schemes
-from rocescope.replay.aggregation.run import Conditions, simulate
-from rocescope.replay.aggregation.scheme import Options
 from rocescope.replay.aggregation.state import COLLIDED, CONTENDED, RESENT, TWO_WINDOWS
 from rocescope.replay.aggregation.switches import ABSORB, FORWARD, MULTICAST, REPLY
-from rocescope.replay.aggregation.switchml import switchml, switchml_at_switch
 
 
 @pytest.mark.parametrize("name", SCHEMES)

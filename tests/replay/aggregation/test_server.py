@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from aggregating import small_jobs
 
-from rocescope.replay.aggregation.atp import atp, no_aggregation
 from rocescope.replay.aggregation.network import new_packet
 from rocescope.replay.aggregation.run import Conditions, new_run, simulate
+from rocescope.replay.aggregation.schemes import atp, no_aggregation
 from rocescope.replay.aggregation.server import take_gradient
 from rocescope.replay.aggregation.state import COLLIDED, FLOATS, RESENT
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 import pytest
 from aggregating import Bench, memory, packet, small_jobs
 
-from rocescope.replay.aggregation.atp import atp
-from rocescope.replay.aggregation.esa import esa
 from rocescope.replay.aggregation.jobs import WIRE_BYTES
 from rocescope.replay.aggregation.run import Conditions, simulate
+from rocescope.replay.aggregation.schemes import atp, esa, switchml
 from rocescope.replay.aggregation.state import BIN_PS, DIRECT, ECHO, FLOATS, RESENT
 from rocescope.replay.aggregation.switches import ABSORB, FORWARD, add, flush, release, swap, use
-from rocescope.replay.aggregation.switchml import switchml
 
 WHOLE = 0b111
 

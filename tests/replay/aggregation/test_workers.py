@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from aggregating import Bench, packets_seen, small_jobs
 
-from rocescope.replay.aggregation.atp import a2tp, atp, no_aggregation
 from rocescope.replay.aggregation.run import Conditions, new_run, run_jobs, simulate, start
+from rocescope.replay.aggregation.schemes import a2tp, atp, no_aggregation, switchml
 from rocescope.replay.aggregation.state import CONTENDED, ECHO, ONE_PACKET
-from rocescope.replay.aggregation.switchml import switchml
 from rocescope.replay.aggregation.workers import note_result
 
 

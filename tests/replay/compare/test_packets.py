@@ -24,8 +24,7 @@ from rocescope.replay.compare.packets import (
     percentile,
     replay_packets,
 )
-from rocescope.replay.compare.pauses import Conditions
-from rocescope.replay.compare.specs import parse_transport
+from rocescope.replay.compare.specs import Conditions, parse_transport
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.packets.bounds import bounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.compare.pattern import pairs_of
+from rocescope.replay.compare.specs import pairs_of
 from rocescope.replay.fabrics.parse import parse_fabric
 
 FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4")

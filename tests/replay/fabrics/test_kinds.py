@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.fabrics.kinds import fat_tree, leaf_spine, multi_plane, rail
+from rocescope.replay.fabrics.parse import fat_tree, leaf_spine, multi_plane, rail
 
 # The fat tree of Al-Fares, Loukissas and Vahdat, against the numbers of their paper.
 

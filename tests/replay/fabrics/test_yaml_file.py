@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.files import yaml_bytes
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.fabrics.yaml_file import hash_settings, load_yaml, parse_yaml
+from rocescope.replay.fabrics.sources import load_yaml, parse_yaml
+from rocescope.replay.fabrics.yaml_file import hash_settings
 from rocescope.replay.hashing.settings import HashSettings
 
 # Values of YAML with their lines.

@@ -28,7 +28,7 @@ from rocescope.replay.hashing.functions import (
     fold,
     jhash_2words,
     key_of,
-    prepare,
+    prepare_fnv1a,
     prepare_jenkins,
     toeplitz,
 )
@@ -103,7 +103,7 @@ def plain(text: bytes, start: int = 0x811C9DC5) -> int:
 
 def values(texts, seed, prepended=False):
     out = np.empty((1, len(texts)), np.uint32)
-    prepare(rows(texts), prepended)(np.array([seed], np.uint32), out)
+    prepare_fnv1a(rows(texts), prepended)(np.array([seed], np.uint32), out)
     return out[0].tolist()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.compare.pattern import pairs_of
+from rocescope.replay.compare.specs import pairs_of
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.jobs.collectives import PLAIN
 from rocescope.replay.jobs.graph import MOST_PS

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.fabrics.json_source import load_json
-from rocescope.replay.fabrics.yaml_file import load_yaml
+from rocescope.replay.fabrics.sources import load_json, load_yaml
 
 DOCUMENT = [{"dst": "10.0.0.0/8", "metric": 20, "flags": [], "nexthops": [{"weight": 2}]}, None]
 
