@@ -58,7 +58,7 @@ class Capture(msgspec.Struct, frozen=True):
     """Rows of each partition; one without rows has no file."""
     table_rows: list[int]
     marks: bytes
-    """int64: `decode.cuts.marks_of` its tables with rows, if there are other captures."""
+    """int64: `decode.merge.marks_of` its tables with rows, if there are other captures."""
     table_last_tap: list[int]
     """Highest tap of each table; 0 for an empty one."""
     cm: list[tuple[int, CmMessage]]
@@ -237,7 +237,7 @@ class _Split:
 #
 # `decode.merge` takes the rows of all captures in cuts and passes them on in chunks of a few cuts.
 # A
-# few times of each table tell all cuts and chunks (`decode.cuts`). Chunks matter: flows found to be
+# few times of each table tell all cuts and chunks (`decode.merge`). Chunks matter: flows found to be
 # one connection are so for all rows of a chunk.
 
 KEY = np.dtype([("chunk", np.int64), ("time", np.int64), ("front", np.int64), ("row", np.int64)])
@@ -275,7 +275,7 @@ class MarkedTables:
     rows: I64
     """int64[tables]"""
     marks: I64
-    """`decode.cuts.marks_of` all tables with rows, one after the other."""
+    """`decode.merge.marks_of` all tables with rows, one after the other."""
     apart: frozenset[int]
     """Tables whose rows follow in another chunk than those before they were decoded."""
 

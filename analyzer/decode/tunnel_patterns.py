@@ -23,7 +23,7 @@ from .tunnels import GRE_CHECKSUM, GRE_SEQUENCE, KNOWN_ETHERTYPES, PROBED_OFFSET
 # must be equal, and the positions of the fields that the walk read. `recognise` then returns the
 # result of the walk. It checks every length as the walk does; a frame that differs elsewhere does
 # not
-# match and is walked. learning.py makes patterns.
+# match and is walked. `Patterns` below makes patterns.
 
 N_PATTERNS = 4
 MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
@@ -36,7 +36,7 @@ MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
     WORDS,
     IPS,
     PROBES,
-    BEGIN,  # as in walk.py
+    BEGIN,  # as in tunnels.py
     LINK,
     FRAME,
     VLAN_AT,
@@ -156,7 +156,7 @@ def tap_of_pattern(
 
 # Makes a pattern of a walk: bits that must be equal in the next frame, positions of its values.
 #
-# The tables follow walk.py and headers.py and need every bit that decides how these continue:
+# The tables follow tunnels.py and headers.py and need every bit that decides how these continue:
 # without
 # one, a different frame would match. The tests flip each of these bits.
 
@@ -232,7 +232,7 @@ class _Pattern:
         self._strict = bytearray(self._limit)
 
     def made(self) -> I64 | None:
-        """int64[N_FIELDS], see patterns.py; None if no pattern is possible."""
+        """int64[N_FIELDS], a row of patterns; None if no pattern is possible."""
         t = self._fields
         t[LIMIT] = self._limit
         t[CUT_AT] = -1

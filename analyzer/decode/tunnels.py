@@ -241,7 +241,7 @@ def link_type_of(protocol: Int) -> Int:
 
 # Walks through the outer headers of a frame: nested mirrors and tunnels.
 #
-# It records a trail of these headers, from which learning.py makes a pattern.
+# It records a trail of these headers, from which tunnel_patterns.py makes a pattern.
 
 MAX_DEPTH = 8
 """Nested encapsulations; real networks have two or three."""

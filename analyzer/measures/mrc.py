@@ -27,7 +27,7 @@ LANES = 2
 EV = np.dtype(
     [
         ("lane", "i8"),  # LANES * flow + SENT or TOLD
-        ("key", "i8"),  # the entropy value; pathtable.OTHER beyond MAX_PATHS
+        ("key", "i8"),  # the entropy value; path_table.OTHER beyond MAX_PATHS
         ("first_ns", "i8"),
         ("last_ns", "i8"),
         # SENT
@@ -166,7 +166,7 @@ _OTHER_RESOLUTION = 0x8000  # TSR
 
 @inlined
 def reason_index(reason: Int) -> Int:
-    """Index of a NACK reason in the counts, see mrc_state.REASONS."""
+    """Index of a NACK reason in the counts, see REASONS."""
     if reason == headers.TRIMMED or reason == headers.TRIMMED_LASTHOP:
         return reason - headers.TRIMMED
     if reason == 0x06 or reason == 0x07:
@@ -492,7 +492,7 @@ _OF_OTHERS: Any = None
 
 
 class MrcMeasure(PerFlow[State]):
-    """State is bounded: `pathtable.MAX_PATHS` entropy values per flow, logs of fixed length."""
+    """State is bounded: `path_table.MAX_PATHS` entropy values per flow, logs of fixed length."""
 
     layout: ClassVar = {
         "flows": FlowRows(),
@@ -601,28 +601,28 @@ class MrcMeasure(PerFlow[State]):
         return None, "no SACK was seen together with its packet"
 
     def flow(self, f: int) -> Any:
-        """The mrc_state.FLOW record of a flow, None without MRC."""
+        """The FLOW record of a flow, None without MRC."""
         return self.arrays.flows[f] if f < self.known_flows else None
 
     def flows(self, count: int) -> Records:
-        """A copy of the mrc_state.FLOW records of the first flows, zeros without MRC."""
+        """A copy of the FLOW records of the first flows, zeros without MRC."""
         found = np.zeros(count, FLOW)
         known = self.arrays.flows[: min(count, self.known_flows)]
         found[: len(known)] = known
         return found
 
     def evs(self, f: int, lane: int) -> Array:
-        """The mrc_state.EV records of a flow's lane."""
+        """The EV records of a flow's lane."""
         used = self.all_evs()
         found: Array = used[used["lane"] == LANES * f + lane]
         return found
 
     def all_evs(self) -> Array:
-        """All mrc_state.EV records."""
+        """All EV records."""
         return self._values.records
 
     def log(self) -> Array:
-        """NACKs and returns of entropy values, mrc_state.LOG in capture order."""
+        """NACKs and returns of entropy values, LOG in capture order."""
         log: Array = self.arrays.log[: int(self.arrays.used[USED_LOG])]
         return log
 

@@ -61,7 +61,7 @@ NO_PLANES = "neither SRv6 segments nor several taps identify planes; set --plane
 class Planes:
     """The planes of one result.
 
-    sent: the mrc_state.EV records of the entropy values that flows sent.
+    sent: the measures.mrc.EV records of the entropy values that flows sent.
     """
 
     def __init__(self, sent: NDArray[Any], names: Names, asked: PlaneBy) -> None:
@@ -177,7 +177,7 @@ class Why(NamedTuple):
 def silences(log: Array, f: int, packets: int, sent: Array) -> list[Silence]:
     """The long silences of flow `f` by time: ended ones, then those up to the end.
 
-    log: mrc_state.LOG records; packets: number of packets of the flow; sent: its mrc_state.EV
+    log: measures.mrc.LOG records; packets: number of packets of the flow; sent: its measures.mrc.EV
     records.
     """
     ended = log[(log["kind"] == st.LOG_RETURNED) & (log["flow"] == f)]

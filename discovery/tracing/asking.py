@@ -293,7 +293,7 @@ def _kind_of(dialect: Dialect | None) -> str:
 
 
 def _kind(settings: HashSettings | None) -> str:
-    """Of which IPv6 packets `ip route get` names the next hop (route_get.py): one of _KINDS."""
+    """Of which IPv6 packets `ip route get` names the next hop: one of _KINDS."""
     policy = None if settings is None else settings.extra.get("policy", 1)
     if policy == 1:
         return "all"

@@ -195,7 +195,9 @@ ALL_SEEN = 2
 AT_RECEIVER = 8
 """The user declares the tap to be next to the receiver, and no loss after it is seen."""
 ALL_SENT = 7
-"""The first two, and losses before the tap cannot explain all skipped packets (see conclude.py)."""
+"""The first two, and losses before the tap cannot explain all skipped packets.
+
+`summary/conformance.py` decides this."""
 
 
 class Kind(NamedTuple):
