@@ -328,10 +328,9 @@ def pauses_of(state: Ints, rate: int) -> list[Pause]:
 
 # Ultra Ethernet: recognised by its UDP port and counted, not tracked.
 #
-# Source: Ultra Ethernet specification 1.0, packet delivery sublayer (PDS): a prologue of
-# 16 bits begins with the type; requests, ACKs and NACKs of the reliable modes have a 32-bit PSN
-# after
-# the first four bytes.
+# Source: Ultra Ethernet specification 1.0, packet delivery sublayer (PDS): a prologue of 16 bits
+# begins with the type; requests, ACKs and NACKs of the reliable modes have a 32-bit PSN after the
+# first four bytes.
 
 TYPE_NAMES: Final = {
     1: "TSS",

@@ -25,8 +25,7 @@ from .tunnels import ARISTA_STAMP, arista_timestamp
 #
 # For mirrors with indistinguishable sessions, for example both directions of a switch in one GRE
 # tunnel. A packet equals another by its addresses, ports, identification, opcode, queue pair and
-# PSN,
-# within a time that must be shorter than any retransmission.
+# PSN, within a time that must be shorter than any retransmission.
 
 ENTRIES = 1 << 16
 """Most packets remembered; a newer packet replaces one with the same low bits."""
@@ -95,12 +94,11 @@ class Duplicates:
 
 # Hardware timestamps of mirroring switches in place of capture times.
 #
-# ERSPAN III has 32 bits in a unit of its own (draft-foschiano-erspan-03); some platforms add
-# upper bits or seconds in a sub-header. Arista has seconds and nanoseconds. A timestamp that wraps
-# is
+# ERSPAN III has 32 bits in a unit of its own (draft-foschiano-erspan-03); some platforms add upper
+# bits or seconds in a sub-header. Arista has seconds and nanoseconds. A timestamp that wraps is
 # unwrapped with the capture time, which must be right within half a period. A counter with an
-# unknown
-# start is set to the capture time of the first frame of its tap; times of day stay unchanged.
+# unknown start is set to the capture time of the first frame of its tap; times of day stay
+# unchanged.
 
 # State of the clock of a tap, int64[taps, N_FIELDS].
 STATE, OFFSET, LAST_HARDWARE, LAST_CAPTURE, STAMPED, UNSTAMPED, COARSE = range(7)
@@ -249,11 +247,10 @@ class HardwareClock:
 
 # Lumina mirrors: a programmable switch that numbers, timestamps and marks mirrored packets.
 #
-# The source address is the number of the packet (1 to 0x7fffffff, then 1 again), the
-# destination address the ingress time in nanoseconds, the TTL the event the switch injected.
-# Mirrored packets leave the switch with another UDP destination port, and with the source port in
-# the
-# checksum; the capture files of Lumina's own dumper have both restored.
+# The source address is the number of the packet (1 to 0x7fffffff, then 1 again), the destination
+# address the ingress time in nanoseconds, the TTL the event the switch injected. Mirrored packets
+# leave the switch with another UDP destination port, and with the source port in the checksum; the
+# capture files of Lumina's own dumper have both restored.
 #
 # The switch mirrors every received packet and then drops or corrupts selected ones, so it is known
 # for every packet whether it was forwarded. There are thus two taps in series, before and after the

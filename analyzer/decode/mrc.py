@@ -48,10 +48,8 @@ from .headers import (
 #
 # The outer IPv6 destination address of a packet holds its path as a carrier of compressed segments
 # (uSIDs): a locator block, then one uSID per hop. Each hop shifts its own uSID out and zeros in, so
-# a
-# tap sees the remaining ones. A segment routing header (SRH) may hold further segments. The number
-# of
-# the list (`wire.registry`) is the packet's `path_evidence`.
+# a tap sees the remaining ones. A segment routing header (SRH) may hold further segments. The
+# number of the list (`wire.registry`) is the packet's `path_evidence`.
 #
 # Sources: RFC 8754 (SRH), RFC 9800 (compressed SIDs).
 
@@ -449,8 +447,7 @@ def mrc_rows(table: PacketTable, data: U8, base_offset: int, trimmed_dscp: U8) -
 # MRC in SRv6: detects whether the inner or outer header has the entropy value's flow label.
 #
 # Readers of MRC 1.0 differ. With an inner label of 0 the outer one may apply: a SACK with the
-# entropy
-# value of its packet decides.
+# entropy value of its packet decides.
 
 FlowLabelOf: TypeAlias = Literal["auto", "inner", "outer"]
 

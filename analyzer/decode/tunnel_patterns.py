@@ -19,11 +19,9 @@ from .tunnels import GRE_CHECKSUM, GRE_SEQUENCE, KNOWN_ETHERTYPES, PROBED_OFFSET
 #
 # A mirror adds the same headers at the same positions to every frame, with other lengths, sequence
 # numbers, checksums, addresses and timestamps. A pattern holds the bits that decided the walk,
-# which
-# must be equal, and the positions of the fields that the walk read. `recognise` then returns the
-# result of the walk. It checks every length as the walk does; a frame that differs elsewhere does
-# not
-# match and is walked. `Patterns` below makes patterns.
+# which must be equal, and the positions of the fields that the walk read. `recognise` then returns
+# the result of the walk. It checks every length as the walk does; a frame that differs elsewhere
+# does not match and is walked. `Patterns` below makes patterns.
 
 N_PATTERNS = 4
 MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
@@ -157,8 +155,7 @@ def tap_of_pattern(
 # Makes a pattern of a walk: bits that must be equal in the next frame, positions of its values.
 #
 # The tables follow tunnels.py and headers.py and need every bit that decides how these continue:
-# without
-# one, a different frame would match. The tests flip each of these bits.
+# without one, a different frame would match. The tests flip each of these bits.
 
 LEARNED_AGAIN = 1 << 15
 """When all patterns are in use, one walk in N makes a new one: it costs as much as thousands."""

@@ -21,8 +21,7 @@ from .outcomes import BAD_ERSPAN, BAD_GENEVE, BAD_GRE, BAD_MPLS, BAD_TIMESTAMP, 
 #
 # Each function takes the position of its header and the end of the captured bytes of the outer
 # packet. It returns first the position of the payload, or minus an outcome (outcomes.py), or
-# NOT_OURS
-# if the header has another use.
+# NOT_OURS if the header has another use.
 #
 # Sources: RFC 2784, 2890 (GRE), draft-foschiano-erspan-03, RFC 7348, RFC 8926, RFC 3032, 4385
 # (MPLS).

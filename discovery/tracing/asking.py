@@ -23,10 +23,8 @@ from .results import AskedSwitch, AskReport
 # Next hops of flows asked from switches, each in the way of its dialect.
 #
 # Linux answers a whole batch at once. A system with a calculator gets one command per flow, of
-# which
-# a few hundred are asked. SONiC has none that only reads, and `ip route get` would tell the choice
-# of
-# its CPU, not that of its chip: it is not asked.
+# which a few hundred are asked. SONiC has none that only reads, and `ip route get` would tell the
+# choice of its CPU, not that of its chip: it is not asked.
 
 MOST_COMMANDS = 512
 """Questions per hop to a system that takes one command per flow."""

@@ -134,8 +134,7 @@ class Job:
 # Sizes of real models follow from the layers of their papers: AlexNet (one tower, arXiv:1404.5997;
 # 61,100,840 parameters), VGG-16 (arXiv:1409.1556; 138,357,544), ResNet-50 (arXiv:1512.03385;
 # 25,557,032), BERT-base (arXiv:1810.04805; 109,482,240). How the compute time spreads over layers
-# is
-# assumed: a third forward, then the layers backward in equal parts.
+# is assumed: a third forward, then the layers backward in equal parts.
 
 
 def _resnet50() -> tuple[int, ...]:

@@ -92,12 +92,9 @@ class FreeHosts:
 # Training jobs: every worker computes layer by layer, and a collective follows each layer.
 #
 # A third of the compute time is forward, the rest is spread evenly over the layers, from the back
-# of
-# the model to its front (as in `aggregate`; assumed). The collective of a layer begins at a rank
-# when
-# the rank has computed the layer and its previous collective is done there; the next iteration
-# begins
-# when both are done.
+# of the model to its front (as in `aggregate`; assumed). The collective of a layer begins at a rank
+# when the rank has computed the layer and its previous collective is done there; the next iteration
+# begins when both are done.
 
 
 def training(

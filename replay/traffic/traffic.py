@@ -119,9 +119,8 @@ class AckTimes:
 # A queue pair is linked to one that ends at its host if its messages leave a fixed time after the
 # others have arrived: in pairs of a departure and the last arrival before it, most of these times
 # are within a tolerance of their median, more than unrelated times would be by chance, and they
-# vary
-# no more than the time since the queue pair's own previous message or its ACK. A queue pair whose
-# messages follow each other without a gap is not linked: its line explains its times.
+# vary no more than the time since the queue pair's own previous message or its ACK. A queue pair
+# whose messages follow each other without a gap is not linked: its line explains its times.
 #
 # An arrival is the first sighting of the message's ACK (by a tap at the receiver the time of the
 # arrival itself), without ACKs the message's last packet.
