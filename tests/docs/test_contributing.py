@@ -241,6 +241,54 @@ def test_mypy_accepts_the_example_strategy(checkout: Path, tmp_path: Path) -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.thorough  # compiles the drivers anew
+def test_the_example_congestion_control_keeps_queues_short(checkout: Path, tree: Path) -> None:
+    (control,) = code_of(section(checkout, "Add a congestion control"))
+    file = tree / "replay/packets/hosts/aimd.py"
+    file.write_text(control)
+    transport = tree / "replay/packets/hosts/transport.py"
+    edit(transport, "from .congestion", "from .aimd import AIMD\nfrom .congestion")
+    last = '    "swift": SWIFT,\n'
+    edit(transport, last, f'{last}    "aimd": AIMD,\n')
+
+    run_lint(checkout, tree, file, transport)
+    replay = "replay", "--pattern", "incast", "--fabric", FABRIC, "--packets", "-s", "ecmp"
+    queues = []
+    for congestion in ("none", "aimd"):
+        conditions = "--transport", f"recovery=sack,congestion={congestion}", "--format", "json"
+        result = json.loads(run_python(checkout, tree, "-m", "rocescope", *replay, *conditions))
+        (ecmp,) = result["strategies"]
+        assert ecmp["completion_time_ns"]
+        queues.append(ecmp["max_queue_packets"])
+    assert queues[1] < queues[0] / 2
+
+
+WITH_THE_SCHEME = """
+import sys
+from rocescope.replay.aggregation.request import parse_schemes
+
+(scheme,) = parse_schemes([sys.argv[1]])
+assert scheme.conduct.at_switch
+print(scheme.name, scheme.conduct.rto_ps)
+"""
+"""Compiles the rules of the scheme at a switch."""
+
+
+def test_the_example_aggregation_scheme_compiles(checkout: Path, tree: Path) -> None:
+    (scheme,) = code_of(section(checkout, "Add an aggregation scheme"))
+    file = tree / "replay/aggregation/first_come.py"
+    file.write_text(scheme)
+    request = tree / "replay/aggregation/request.py"
+    edit(request, "from .jobs import", "from .first_come import first_come\nfrom .jobs import")
+    last = '    "none": no_aggregation,\n'
+    edit(request, last, f'{last}    "first-come": first_come,\n')
+
+    run_lint(checkout, tree, file, request)
+    options = "first-come:rto=50us"
+    name, rto = run_python(checkout, tree, "-c", WITH_THE_SCHEME, options).split()
+    assert name == options and int(rto) == 50_000_000
+
+
 def test_the_example_hash_function_places_flows(checkout: Path, tree: Path) -> None:
     text = section(checkout, "Add a hash function")
     function, entry, its_test = code_of(text)

@@ -272,7 +272,7 @@ def _named_files(page: Path) -> Iterator[str]:
     "page", [*pages(), CHECKOUT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(CHECKOUT))
 )
 def test_named_files_exist(page: Path) -> None:
-    examples = ("two_choices", "short_packets", "default_class", "checksum", "acme")
+    examples = "two_choices short_packets default_class checksum acme aimd first_come".split()
     invented = {f"**/{test}{name}.py" for name in examples for test in ("", "test_")}
     for name in set(_named_files(page)) - invented:
         assert next(CHECKOUT.glob(name.rstrip("/")), None), f"{page.name} names {name}"
