@@ -77,7 +77,7 @@ class Chance(Record, frozen=True, kw_only=True):
     draws: int
 
 
-# Results of the packet engine, in addition to the records above.
+# Results of the packet engine, in addition to the records of `replay.py`.
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):

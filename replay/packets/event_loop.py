@@ -3,7 +3,7 @@
 Links are first in, first out and are served lazily, so each link has at most one event: the arrival
 of the first packet on its wire. A link is served up to the current time when its state is needed,
 in place of events for departures. Timers of hosts and changes of links are items of the same
-calendar. Model, queues and rules are those of the open-loop driver (model/model.py, queues.py).
+calendar. Model, queues and rules are those of the open-loop driver (model/model.py, links/).
 """
 
 from __future__ import annotations
