@@ -236,7 +236,7 @@ class _Split:
 # The order in which one process would measure the rows of several captures.
 #
 # `decode.merge` takes the rows of all captures in cuts and passes them on in chunks of a few cuts.
-# A few times of each table tell all cuts and chunks (`decode.merge`). Chunks matter: flows found to
+# A few times of each table tell all cuts and chunks (`decode.cuts`). Chunks matter: flows found to
 # be one connection are so for all rows of a chunk.
 
 KEY = np.dtype([("chunk", np.int64), ("time", np.int64), ("front", np.int64), ("row", np.int64)])

@@ -49,7 +49,7 @@ from .headers import (
 # The outer IPv6 destination address of a packet holds its path as a carrier of compressed segments
 # (uSIDs): a locator block, then one uSID per hop. Each hop shifts its own uSID out and zeros in, so
 # a tap sees the remaining ones. A segment routing header (SRH) may hold further segments. The
-# number of the list (`wire.registry`) is the packet's `path_evidence`.
+# number of the list (`wire.segments`) is the packet's `path_evidence`.
 #
 # Sources: RFC 8754 (SRH), RFC 9800 (compressed SIDs).
 

@@ -605,7 +605,7 @@ class MrcMeasure(PerFlow[State]):
         return self.arrays.flows[f] if f < self.known_flows else None
 
     def flows(self, count: int) -> Records:
-        """A copy of the FLOW records of the first flows, zeros without MRC."""
+        """A copy of the mrc_state.FLOW records of the first flows, zeros without MRC."""
         found = np.zeros(count, FLOW)
         known = self.arrays.flows[: min(count, self.known_flows)]
         found[: len(known)] = known
