@@ -35,8 +35,7 @@ from .results import HostQueuePair
 # Two queue pairs are inferred to be peers if each has the number of the other as its remote number.
 # Hosts give the same numbers again and again, so the peer is known only if all hosts answered, both
 # queue pairs are connected (state RTS), and no others have these numbers. The UDP source port
-# follows
-# from both numbers by Linux's formula; an application may have set another one.
+# follows from both numbers by Linux's formula; an application may have set another one.
 
 _MOST = (1 << 24) - 1
 _REASON = 200
@@ -150,8 +149,7 @@ def _source_port(entry: Entry) -> int:
 #
 # Every connected queue pair whose peer is known (queue_pairs.py) sends one flow. Its address is the
 # one that its network port has on the fabric, its UDP source port follows from Linux's formula:
-# both
-# are inferred. Packets and bytes are not known.
+# both are inferred. Packets and bytes are not known.
 
 _NAMED = 5
 """Hosts named in a warning."""

@@ -2,7 +2,7 @@
 
 Loading numba takes longer than a small analysis. A compiled kernel, however, is a C function for
 CPython that only needs the addresses of some functions in CPython and in numba's extension modules.
-Its object code is stored as an image, and a later process loads it with LLVM's linker (`llvm.py`).
+Its object code is stored as an image, and a later process loads it with LLVM's linker.
 The calling convention is internal to numba: `host` ensures that an image is used only with the
 versions that made it. In any unusual case there is no image, and numba loads or compiles the kernel
 as usual.

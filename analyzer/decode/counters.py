@@ -66,7 +66,7 @@ class CounterArrays(NamedTuple):
     udp_ports: NDArray[np.int64]
     """int64[65536]: UDP datagrams other than RoCE, by destination port."""
     pause: NDArray[np.int64]
-    """int64[taps, 9, N_FIELDS], see pause.py."""
+    """int64[taps, 9, N_FIELDS], see control.py."""
     rates: NDArray[np.int64]
     """int64[taps]: link rate, bit/s, 0 when unknown."""
     tunnels: NDArray[np.int64]

@@ -214,7 +214,7 @@ class MrcColumn(NamedTuple):
 
 
 MRC_COLUMNS: Final = (
-    MrcColumn("present", "u2", "", "MRC headers decoded, see decode/multipath/mrc.py", ""),
+    MrcColumn("present", "u2", "", "MRC headers decoded, see decode/mrc.py", ""),
     MrcColumn("ev", "u4", "", "entropy value: flow label bits 15..0 << 16 | UDP source port", "MA"),
     MrcColumn("msn", "u2", "", "METH message sequence number", "KS EMU NS3 JS"),
     MrcColumn("rqmsn", "u2", "", "METH receive queue MSN (WRITE with immediate)", "KS EMU NS3 JS"),

@@ -21,7 +21,7 @@ from .tunnels import GRE_CHECKSUM, GRE_SEQUENCE, KNOWN_ETHERTYPES, PROBED_OFFSET
 # numbers, checksums, addresses and timestamps. A pattern holds the bits that decided the walk,
 # which must be equal, and the positions of the fields that the walk read. `recognise` then returns
 # the result of the walk. It checks every length as the walk does; a frame that differs elsewhere
-# does not match and is walked. The second part of this file makes patterns.
+# does not match and is walked. `Patterns` below makes patterns.
 
 N_PATTERNS = 4
 MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
@@ -154,7 +154,7 @@ def tap_of_pattern(
 
 # Makes a pattern of a walk: bits that must be equal in the next frame, positions of its values.
 #
-# The tables follow tunnels.py and need every bit that decides how these continue:
+# The tables follow tunnels.py and headers.py and need every bit that decides how these continue:
 # without one, a different frame would match. The tests flip each of these bits.
 
 LEARNED_AGAIN = 1 << 15
@@ -229,7 +229,7 @@ class _Pattern:
         self._strict = bytearray(self._limit)
 
     def made(self) -> I64 | None:
-        """int64[N_FIELDS], see patterns.py; None if no pattern is possible."""
+        """int64[N_FIELDS], a row of patterns; None if no pattern is possible."""
         t = self._fields
         t[LIMIT] = self._limit
         t[CUT_AT] = -1

@@ -346,9 +346,10 @@ class Unwrapper:
     ) -> Iterator[tuple[FrameBatch, Inner, int]]:
         """Frames from `first` on in order, encapsulated frames replaced by their inner frames.
 
-        Yields (batch, Inner, fields of `Inner` in use, see patterns.py). `first_frame_number` of a
-        batch is 0: its rows are positions in `Inner`, whose `source` is the position of the outer
-        frame in `frames`. A batch is valid until the next one is requested.
+        Yields (batch, Inner, fields of `Inner` in use: bits of tunnel_patterns.py).
+        `first_frame_number` of a batch is 0: its rows are positions in `Inner`, whose `source` is
+        the position of the outer frame in `frames`. A batch is valid until the next one is
+        requested.
         """
         done = first
         while done < len(frames):

@@ -27,7 +27,7 @@ LANES = 2
 EV = np.dtype(
     [
         ("lane", "i8"),  # LANES * flow + SENT or TOLD
-        ("key", "i8"),  # the entropy value; pathtable.OTHER beyond MAX_PATHS
+        ("key", "i8"),  # the entropy value; path_table.OTHER beyond MAX_PATHS
         ("first_ns", "i8"),
         ("last_ns", "i8"),
         # SENT
@@ -492,7 +492,7 @@ _OF_OTHERS: Any = None
 
 
 class MrcMeasure(PerFlow[State]):
-    """State is bounded: `pathtable.MAX_PATHS` entropy values per flow, logs of fixed length."""
+    """State is bounded: `path_table.MAX_PATHS` entropy values per flow, logs of fixed length."""
 
     layout: ClassVar = {
         "flows": FlowRows(),

@@ -62,7 +62,7 @@ class UsageRecords(NamedTuple):
     data: Bools
     """Counts data packets, not ACKs or CNPs."""
     paths: Array
-    """`pathtable.PATH`: key, packets, bytes, ..."""
+    """`path_table.PATH`: key, packets, bytes, ..."""
 
 
 class PathUsage:
@@ -76,7 +76,7 @@ class PathUsage:
     hop limit groups taps at the same distance from the source, so that links in series (with
     routers between them) are not mistaken for parallel paths.
 
-    A flow has at most `pathtable.MAX_PATHS` paths of its own; bytes of all
+    A flow has at most `path_table.MAX_PATHS` paths of its own; bytes of all
     further ones are counted as one path named "other".
     """
 
@@ -110,7 +110,7 @@ class PathUsage:
 
         `names` turns a key into text (a tap's or segment list's name); entropy values need no
         names. Of several levels (key `tap`) the one with the widest spread is reported. Only taps
-        of one place (`tapsets.tap_places`) are paths: taps in series see the same packets.
+        of one place (`tap_sets.tap_places`) are paths: taps in series see the same packets.
         """
         if self.key == "srv6" and not self._keyed():
             return None
@@ -143,7 +143,7 @@ class PathUsage:
         return entropy_name(key) if self.key == "entropy" else str(key)
 
     def paths(self, flow: int) -> Array:
-        """The `pathtable.PATH` records of the representative packets of the flow."""
+        """The `path_table.PATH` records of the representative packets of the flow."""
         level = self._widest(flow)
         return np.zeros(0, PATH) if level is None else level.measured
 

@@ -37,7 +37,7 @@ LISTED_PATHS = 64
 
 
 class Carried(NamedTuple):
-    """Traffic of one path; the fields of `pathtable.PATH` without lane and key."""
+    """Traffic of one path; the fields of `path_table.PATH` without lane and key."""
 
     packets: int
     wire_bytes: int
@@ -51,7 +51,7 @@ NOTHING = Carried(0, 0, 0, 0, 0, 0)
 
 
 def carried(paths: Array) -> list[Carried]:
-    """One `Usage` per `pathtable.PATH` record."""
+    """One `Usage` per `path_table.PATH` record."""
     return [Carried(*record[2:]) for record in paths.tolist()]
 
 

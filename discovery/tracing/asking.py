@@ -23,10 +23,8 @@ from .results import AskedSwitch, AskReport
 # Next hops of flows asked from switches, each in the way of its dialect.
 #
 # Linux answers a whole batch at once. A system with a calculator gets one command per flow, of
-# which
-# a few hundred are asked. SONiC has none that only reads, and `ip route get` would tell the choice
-# of
-# its CPU, not that of its chip: it is not asked.
+# which a few hundred are asked. SONiC has none that only reads, and `ip route get` would tell the
+# choice of its CPU, not that of its chip: it is not asked.
 
 MOST_COMMANDS = 512
 """Questions per hop to a system that takes one command per flow."""
@@ -293,7 +291,7 @@ def _kind_of(dialect: Dialect | None) -> str:
 
 
 def _kind(settings: HashSettings | None) -> str:
-    """Of which IPv6 packets `ip route get` names the next hop (route_get.py): one of _KINDS."""
+    """Of which IPv6 packets `ip route get` names the next hop: one of _KINDS."""
     policy = None if settings is None else settings.extra.get("policy", 1)
     if policy == 1:
         return "all"

@@ -21,9 +21,8 @@ from .results import CounterCheck, PortDisagreement, TapCheck, TapDisagreement
 # Counters also contain routing protocols, LLDP and neighbour discovery: what all ports have in
 # excess, their median, is this background. A port disagrees if its excess leaves the background by
 # more than the spread of all ports explains, or if it grew by less than the prediction: no
-# background
-# makes a counter smaller. Where background and spread could hide a flow, agreement says nothing:
-# such a link is not checked.
+# background makes a counter smaller. Where background and spread could hide a flow, agreement says
+# nothing: such a link is not checked.
 
 _SPREADS = 9.0
 """Median deviations from the median: 6 standard deviations of a normal distribution."""

@@ -1,7 +1,7 @@
 """The clsact qdisc: attached, shared with others, and removed again.
 
 A filter is not a BPF link: it stays after the process is killed, until
-clsact_guard.py removes it. Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
+`Guard` removes it. Layouts: linux/rtnetlink.h, linux/pkt_sched.h, linux/pkt_cls.h.
 """
 
 from __future__ import annotations

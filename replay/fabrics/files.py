@@ -303,7 +303,7 @@ def _node(fabric: Fabric, node: int) -> dict[str, Any]:
 
 
 def hash_document(settings: HashSettings) -> dict[str, Any]:
-    """How a switch hashes, as hash_options.py reads it: only what differs from the defaults."""
+    """How a switch hashes, as `hash_settings` reads it: only what differs from the defaults."""
     default = asdict(HashSettings())
     values = {k: v for k, v in asdict(settings).items() if k != "extra" and v != default[k]}
     return {"model": settings.model, **values, **settings.extra}

@@ -188,7 +188,7 @@ class Evenness(NamedTuple):
 def evenness(loads: LinkLoads, links: Ints, rates: Array, fair: Floats, reach: Bools) -> Evenness:
     """The measures of `links`; fair shares are proportional to link rates.
 
-    rates, fair: of all links; fair is bytes as of `fair_share.fair_bytes`. reach: bool of all
+    rates, fair: of all links; fair is bytes as of `shares.fair_bytes`. reach: bool of all
     links, those that a unit with data can reach; a FIM of flows counts these units and links, and
     all of them if none has data.
     """

@@ -28,7 +28,7 @@ from .settings import HashSettings, Knob
 
 # SipHash-2-4 of the flow keys Linux hashes, under many seeds.
 #
-# The first three words of a key hold no address and no port (see linux.py), so
+# The first three words of a key hold no address and no port, so
 # nearly always all units share them: their rounds are done once per seed. The
 # loop over the units holds no branch and becomes vector instructions.
 # Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012);

@@ -141,7 +141,7 @@ class Scheduled(NamedTuple):
     routes: Int32s
     """int32[states, S, E]: `FabricArrays.route` of each state; state 0 is before all failures."""
     changes: Ints
-    """int64[changes, 4]: (time, what, which, value) of changes.py, sorted by time."""
+    """int64[changes, 4]: (time, what, which, value), sorted by time; what: LINK_DOWN and others."""
 
     def without_routing(self) -> Scheduled:
         """For static routes: switches do not react."""

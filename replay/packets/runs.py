@@ -157,7 +157,7 @@ def loads_over_time(result: EngineResult) -> tuple[Ints, Ints, int]:
 def layer_load(
     name: str, members: Ints, choice: bool, fabric: Fabric, result: EngineResult, fair: Floats
 ) -> LayerLoad:
-    """The record of one layer; fair: float64[links of the fabric], see `fair_share.fair_bytes`."""
+    """The record of one layer; fair: float64[links of the fabric], see `shares.fair_bytes`."""
     carried = result.link_bytes
     rates = fabric.links.rate_bits_per_second[members]
     weights = None if (rates == rates[0]).all() else rates

@@ -12,7 +12,7 @@ Per queue pair, in this order:
   requests has the window of the requesting side.
 - Otherwise the dependency is unknown, and messages wait only for the order of the queue pair.
 
-Where linked.py finds evidence, a message waits for a message of another queue pair of its host in
+Where `linked` finds evidence, a message waits for a message of another queue pair of its host in
 place of its own queue pair's.
 
 Only packets of messages count: NAKs and CNPs are ignored.

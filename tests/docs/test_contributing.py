@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -10,22 +9,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
-import numpy as np
 import pytest
 from captures import data
 
-from rocescope import cli
-from rocescope.analyzer.diagnosis import diagnose
-from rocescope.analyzer.pipeline.captures import analyze
-from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.event_driven import run_event_driven
-from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers import collective
-from rocescope.replay.packets.open_loop import run_open_loop
-from rocescope.replay.strategies import registry as strategies
 from rocescope.report import human
 
 WITH_THE_COUNTER = """
@@ -144,12 +131,14 @@ def test_the_example_counter_reaches_every_output(checkout: Path, tree: Path) ->
     measure, declaration = code_of(section(checkout, "Add a measure"))
     for name in ("generate.py", "formats.md"):
         copy_file(checkout, tree, f"docs/{name}")
-    (tree / "analyzer/measures/short_packets.py").write_text(measure)
+    file = tree / "analyzer/measures/short_packets.py"
+    file.write_text(measure)
     results = tree / "analyzer/results/flow.py"
     before, after = results.read_text().split("    capture_loss_suspected_packets: Annotated[")
     results.write_text(
         f"{before}{declaration}    capture_loss_suspected_packets: Annotated[{after}"
     )
+    run_lint(checkout, tree, file, results)
 
     capture = data("c10_rping_ipv4.atB.pcap")
     said = json.loads(run_python(checkout, tree, "-c", WITH_THE_COUNTER, tree, capture))
@@ -163,67 +152,79 @@ def test_the_example_counter_reaches_every_output(checkout: Path, tree: Path) ->
     assert said["screen"] == [human.count(count) for count in counts]
 
 
-def example(checkout: Path, section: str, file: Path) -> tuple[str, Path]:
-    """The page from this section on, and the file with its example."""
-    page = (checkout / "CONTRIBUTING.md").read_text().partition(f"## {section}\n")[2]
-    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    assert code is not None and len(code[1].splitlines()) <= 40
-    file.write_text(code[1])
-    return page, file
+def findings_of(analysis: str) -> list[dict[str, str]]:
+    """The findings of a result in JSON."""
+    findings: list[dict[str, str]] = json.loads(analysis)["diagnosis"]["findings"]
+    return findings
 
 
-def load_module(name: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module of a file, under the name that it has in the project."""
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    return module
+def test_the_example_finder_finds(checkout: Path, tree: Path) -> None:
+    text = section(checkout, "Add a finder")
+    (finder,) = code_of(text)
+    assert "`*default_class.FINDERS,`" in text
+    analysis = "-m", "rocescope", "analyze", data("c10_rping_ipv4.atB.pcap"), "--format", "json"
+    before = findings_of(run_python(checkout, tree, *analysis))
+
+    file = tree / "analyzer/diagnosis/finders/default_class.py"
+    file.write_text(finder)
+    diagnose = tree / "analyzer/diagnosis/diagnose.py"
+    edit(diagnose, "import captures, delays,", "import captures, default_class, delays,")
+    last = "    *placement.FINDERS,\n"
+    edit(diagnose, last, f"{last}    *default_class.FINDERS,\n")
+
+    run_lint(checkout, tree, file, diagnose)
+    findings = findings_of(run_python(checkout, tree, *analysis))
+    (new,) = [finding for finding in findings if finding not in before]
+    assert (new["kind"], new["severity"]) == ("dscp-mismatch", "note")
+    assert "with DSCP 0, the default class" in new["sentence"]
 
 
-def test_the_example_finder_finds(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page, file = example(checkout, "Add a finder", tmp_path / "default_class.py")
-    assert "`*default_class.FINDERS,`" in page
-    name = "rocescope.analyzer.diagnosis.finders.default_class"
-    added = load_module(name, file, monkeypatch).FINDERS
-    capture = str(data("c10_rping_ipv4.atB.pcap"))
-    before = analyze([capture], AnalyzeOptions()).diagnosis.findings
-    monkeypatch.setattr(diagnose, "FINDERS", (*added, *diagnose.FINDERS))
-    found = analyze([capture], AnalyzeOptions()).diagnosis.findings
-    (new,) = [finding for finding in found if finding not in before]
-    assert (new.kind, new.severity) == ("dscp-mismatch", "note")
-    assert "with DSCP 0, the default class" in new.sentence
+FABRIC = "leaf-spine:leaves=2,spines=8,hosts=8,rate=100G"
+WITH_THE_STRATEGY = """
+import sys
+import numpy as np
+from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.packets.event_driven import run_event_driven
+from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.open_loop import run_open_loop
+from rocescope.replay.strategies.registry import parse_packet_strategy
+
+fabric, model = parse_fabric(sys.argv[1]), Model(pfc=None)
+load = collective("permutation", fabric, model, 1 << 18, 1)
+strategy = parse_packet_strategy("two-choices")
+open_loop = run_open_loop(load, fabric, strategy, model, 1)
+event_driven = run_event_driven(load, fabric, strategy, model, 1).engine
+assert open_loop.completion_ps is not None
+np.testing.assert_array_equal(open_loop.completed_ps, event_driven.completed_ps)
+"""
+"""Fails if the drivers differ."""
 
 
-EXAMPLES = {
-    "Add a finder": "analyzer/diagnosis/finders/default_class.py",
-    "Add a strategy": "replay/strategies/switches/two_choices.py",
-}
-"""The file that each example becomes, by section of the page."""
+def test_the_example_strategy_runs(checkout: Path, tree: Path) -> None:
+    text = section(checkout, "Add a strategy")
+    (strategy,) = code_of(text)
+    entry = re.search(r'`("two-choices": "\S+",)`', text)
+    assert entry is not None
+    file = tree / "replay/strategies/two_choices.py"
+    file.write_text(strategy)
+    last = '    "mrc": "mrc:Mrc",\n'
+    registry = edit(tree / "replay/strategies/registry.py", last, f"{last}    {entry[1]}\n")
 
-
-@pytest.mark.parametrize("section", EXAMPLES)
-def test_ruff_accepts_the_example(section: str, checkout: Path, tmp_path: Path) -> None:
-    _, file = example(checkout, section, tmp_path / "example.py")
-    name = ["--no-cache", "--stdin-filename", EXAMPLES[section], "-"]
-    for words in (["check", *name], ["format", "--diff", *name]):
-        with file.open() as text:
-            done = subprocess.run(
-                [sys.executable, "-m", "ruff", *words],
-                stdin=text,
-                cwd=checkout,
-                capture_output=True,
-                timeout=60,
-            )
-        assert done.returncode == 0, done.stdout + done.stderr
+    run_lint(checkout, tree, file, registry)
+    replay = "replay", "--pattern", "permutation", "--fabric", FABRIC, "--format", "json"
+    chosen = "-s", "two-choices", "-s", "switch-random"
+    result = json.loads(run_python(checkout, tree, "-m", "rocescope", *replay, *chosen))
+    two, random = result["strategies"]
+    # Two random choices keep queues far shorter than one.
+    assert two["completion_time_ns"] and two["max_queue_packets"] < random["max_queue_packets"]
+    run_python(checkout, tree, "-c", WITH_THE_STRATEGY, FABRIC)
 
 
 @pytest.mark.thorough
 def test_mypy_accepts_the_example_strategy(checkout: Path, tmp_path: Path) -> None:
-    _, file = example(checkout, "Add a strategy", tmp_path / "two_choices.py")
+    file = tmp_path / "two_choices.py"
+    file.write_text(code_of(section(checkout, "Add a strategy"))[0])
     # In place of another strategy, so that its relative imports resolve.
     other = "replay/strategies/shortest_queue.py"
     module = f"rocescope.{other.removesuffix('.py').replace('/', '.')}"
@@ -240,31 +241,52 @@ def test_mypy_accepts_the_example_strategy(checkout: Path, tmp_path: Path) -> No
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_example_strategy_runs(
-    checkout: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    page, file = example(checkout, "Add a strategy", tmp_path / "two_choices.py")
-    load_module("rocescope.replay.strategies.switches.two_choices", file, monkeypatch)
-    (place,) = re.findall(r'"two-choices": "([^"]+)"', page)
-    monkeypatch.setitem(strategies.PACKET_STRATEGIES, "two-choices", place)
+@pytest.mark.thorough  # compiles the drivers anew
+def test_the_example_congestion_control_keeps_queues_short(checkout: Path, tree: Path) -> None:
+    (control,) = code_of(section(checkout, "Add a congestion control"))
+    file = tree / "replay/packets/hosts/aimd.py"
+    file.write_text(control)
+    transport = tree / "replay/packets/hosts/transport.py"
+    edit(transport, "from .congestion", "from .aimd import AIMD\nfrom .congestion")
+    last = '    "swift": SWIFT,\n'
+    edit(transport, last, f'{last}    "aimd": AIMD,\n')
 
-    fabric = "leaf-spine:leaves=2,spines=8,hosts=8,rate=100G"
-    words = ["replay", "--pattern", "permutation", "--fabric", fabric, "--format", "json"]
-    assert cli.run([*words, "-s", "two-choices", "-s", "switch-random"]) == 0
-    two, random = json.loads(capsys.readouterr().out)["strategies"]
-    # Two random choices keep queues far shorter than one.
-    assert two["completion_time_ns"] and two["max_queue_packets"] < random["max_queue_packets"]
+    run_lint(checkout, tree, file, transport)
+    replay = "replay", "--pattern", "incast", "--fabric", FABRIC, "--packets", "-s", "ecmp"
+    queues = []
+    for congestion in ("none", "aimd"):
+        conditions = "--transport", f"recovery=sack,congestion={congestion}", "--format", "json"
+        result = json.loads(run_python(checkout, tree, "-m", "rocescope", *replay, *conditions))
+        (ecmp,) = result["strategies"]
+        assert ecmp["completion_time_ns"]
+        queues.append(ecmp["max_queue_packets"])
+    assert queues[1] < queues[0] / 2
 
-    where, model = parse_fabric(fabric), Model(pfc=None)
-    load = collective("permutation", where, model, 1 << 18, 1)
-    chosen = strategies.parse_packet_strategy("two-choices")
-    one = run_open_loop(load, where, chosen, model, 1)
-    other = run_event_driven(load, where, chosen, model, 1).engine
-    assert one.completion_ps is not None
-    np.testing.assert_array_equal(one.completed_ps, other.completed_ps)
+
+WITH_THE_SCHEME = """
+import sys
+from rocescope.replay.aggregation.request import parse_schemes
+
+(scheme,) = parse_schemes([sys.argv[1]])
+assert scheme.conduct.at_switch
+print(scheme.name, scheme.conduct.rto_ps)
+"""
+"""Compiles the rules of the scheme at a switch."""
+
+
+def test_the_example_aggregation_scheme_compiles(checkout: Path, tree: Path) -> None:
+    (scheme,) = code_of(section(checkout, "Add an aggregation scheme"))
+    file = tree / "replay/aggregation/first_come.py"
+    file.write_text(scheme)
+    request = tree / "replay/aggregation/request.py"
+    edit(request, "from .jobs import", "from .first_come import first_come\nfrom .jobs import")
+    last = '    "none": no_aggregation,\n'
+    edit(request, last, f'{last}    "first-come": first_come,\n')
+
+    run_lint(checkout, tree, file, request)
+    options = "first-come:rto=50us"
+    name, rto = run_python(checkout, tree, "-c", WITH_THE_SCHEME, options).split()
+    assert name == options and int(rto) == 50_000_000
 
 
 def test_the_example_hash_function_places_flows(checkout: Path, tree: Path) -> None:
@@ -272,10 +294,10 @@ def test_the_example_hash_function_places_flows(checkout: Path, tree: Path) -> N
     function, entry, its_test = code_of(text)
     row = re.search(r"``(\|.*\|)``", text)
     assert row is not None
-    file = tree / "replay/hashing/functions/checksum.py"
+    file = tree / "replay/hashing/checksum.py"
     file.write_text(function)
     models = tree / "replay/hashing/models.py"
-    edit(models, "from .functions import crc,", "from .functions import checksum, crc,")
+    edit(models, "from . import functions,", "from . import checksum, functions,")
     edit(models, "]\n\nMODELS", f"{entry}]\n\nMODELS")
     last = "| `random-oracle` | 32 | nonlinear | ideal random hashing |\n"
     edit(copy_file(checkout, tree, "docs/hashing.md"), last, f"{last}{row[1]}\n")
@@ -297,7 +319,7 @@ def test_the_example_dialect_reads_a_fabric(checkout: Path, tree: Path) -> None:
     file = tree / "discovery/dialects/acme.py"
     file.write_text(dialect)
     registry = tree / "discovery/dialects/registry.py"
-    edit(registry, "from .cumulus import", "from .acme import ACME\nfrom .cumulus import")
+    edit(registry, "from .dialect import", "from .acme import ACME\nfrom .dialect import")
     edit(registry, "VRP)", "VRP, ACME)")
     command = edit(tree / "commands/discover.py", '"vrp"]', '"vrp", "acme"]')
     test = tree / "tests/test_acme.py"

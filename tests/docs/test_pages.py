@@ -272,10 +272,25 @@ def _named_files(page: Path) -> Iterator[str]:
     "page", [*pages(), CHECKOUT / "CHANGELOG.md"], ids=lambda page: str(page.relative_to(CHECKOUT))
 )
 def test_named_files_exist(page: Path) -> None:
-    examples = ("two_choices", "short_packets", "checksum", "acme")  # CONTRIBUTING.md
+    examples = "two_choices short_packets default_class checksum acme aimd first_come".split()
     invented = {f"**/{test}{name}.py" for name in examples for test in ("", "test_")}
     for name in set(_named_files(page)) - invented:
         assert next(CHECKOUT.glob(name.rstrip("/")), None), f"{page.name} names {name}"
+
+
+ROOMS = sorted(path.parent.name for path in CHECKOUT.glob("*/__init__.py"))
+NOT_OURS = {"libbcc.py", "_version.py"}
+"""Files of packages that the product reads."""
+
+
+def test_files_that_the_code_names_exist() -> None:
+    """In comments and docstrings: a file that is moved or renamed is also renamed there."""
+    files = [path for room in ROOMS for path in (CHECKOUT / room).rglob("*.py")]
+    known = {f"/{path.relative_to(CHECKOUT)}" for path in (*files, *CHECKOUT.glob("*.py"))}
+    for file in files:
+        for name in set(re.findall(r"(?<![\w.*/])[\w/]+\.py\b", file.read_text())) - NOT_OURS:
+            exists = any(path.endswith(f"/{name}") for path in known)
+            assert exists, f"{file.relative_to(CHECKOUT)} names {name}"
 
 
 def test_links_to_sections_exist() -> None:

@@ -32,7 +32,7 @@ def drawn(seed: int, purpose: int, what: int, number: int) -> int:
 
 class Twin:
     """Packets as objects, events on a heap: (time, 0) release, (time, 1) link free, (time, 2)
-    arrival by link. See engine/model.py for the rules."""
+    arrival by link. See replay/packets/model/model.py for the rules."""
 
     def __init__(self, load: Workload, fabric: Fabric, model: Model, name: str, seed: int) -> None:
         self.load, self.fabric, self.model, self.name, self.seed = load, fabric, model, name, seed

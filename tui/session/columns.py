@@ -138,7 +138,7 @@ def path_columns(by: str, records: UsageRecords, flows: int) -> PathColumns:
     """Paths by flow and key: of data packets, or of ACKs where a flow has no data.
 
     A packet passes several taps, so that with `tap` the keys are those of `level_and_tap`:
-    `tap_paths.at_one_place` makes paths of them.
+    `matrix.at_one_place` makes paths of them.
     """
     paths, flow = records.paths, records.flow
     has_data = np.zeros(flows, np.bool_)

@@ -15,8 +15,7 @@ from .snapshot import PathColumns, Snapshot
 # Paths by tap: each flow's share of the first parallel links that it crosses.
 #
 # A packet passes several taps in series, which are no alternatives of each other. The paths of a
-# flow
-# are the taps of one set of parallel links, used or not.
+# flow are the taps of one set of parallel links, used or not.
 
 _LEAST_SHARE = 0.5
 """A place counts if it saw at least this share of the bytes that the flow has at its fullest place.

@@ -223,7 +223,7 @@ class Placed:
     def _choices(self, unit: Ints, link: Ints) -> tuple[Ints, Ints, Floats]:
         """(row, link, share) of every link that each row's unit could take instead of its own.
 
-        A switch shares its traffic evenly over a group, as `fair_share` does; a link outside
+        A switch shares its traffic evenly over a group, as `flows.shares` does; a link outside
         groups has no alternative.
         """
         fabric = self._even

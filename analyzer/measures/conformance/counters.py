@@ -248,7 +248,7 @@ def _packets_of(tap: TapCounts, host: int) -> int:
 
 
 def _captured(tap: TapCounts, host: int) -> dict[str, int]:
-    """All quantities of names.py."""
+    """All quantities of a host at a tap."""
     flows, states = tap.flows, tap.states
     sent, received = flows["src"] == host, flows["dst"] == host
     asks, answers = sent[: len(states)], received[: len(states)]

@@ -28,7 +28,7 @@ CONCLUDED_BEFORE_NARROWING = 1_000
 LEAST_SAMPLES = 8
 """Packets of each direction from which the order of two taps is learned."""
 TWIN_NS = 20_000
-"""A repeated packet without identification is a copy within this time (as in track.psn)."""
+"""A repeated packet without identification is a copy within this time (as in track/sequence.py)."""
 STEP_NS = 10_000_000_000
 """A packet farther than this from the present does not move it: its time stamp may be wrong."""
 AHEAD_TRUSTED, BEHIND_TRUSTED = 8, 1000

@@ -180,7 +180,7 @@ class RunState(NamedTuple):
     wire: Int32s
     """As in `Workload`: `due_ps` and `wire_bytes`."""
     loads: Ints
-    """See links/queues.py; counted if `Counts.load_bin_ps` is not 0."""
+    """See packets/queues.py; counted if `Counts.load_bin_ps` is not 0."""
     pauses: Pauses
     classes: Classes
     tree: Ints

@@ -74,7 +74,7 @@ def test_many_addresses_that_differ_in_few_bits() -> None:
     assert all(endpoints.index_of(endpoints.text(i)) == i for i in range(0, 5000, 77))
 
 
-# Segment lists and their numbers; lists read from packets are in decode/multipath/test_srv6.py.
+# Segment lists and their numbers; lists read from packets are in decode/test_mrc.py.
 
 
 def test_a_list_has_one_number() -> None:

@@ -140,7 +140,7 @@ def test_an_empty_folder(tmp_path):
         parse_fabric(f"linux:{tmp_path}")
 
 
-# Interfaces and neighbours as Linux prints them; real answers are in test_assemble.py.
+# Interfaces and neighbours as Linux prints them; real answers follow.
 
 
 def test_real_answers(tmp_path):
