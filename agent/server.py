@@ -1,4 +1,5 @@
 """A small HTTP server for a few readers: bounded connections, bounded time, nothing to write."""
+# prometheus_client 0.26 has no bounds, and one silent TLS connection blocks all its other readers.
 
 from __future__ import annotations
 

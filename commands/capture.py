@@ -22,7 +22,6 @@ from .options.capturing import (
     Told,
     Until,
     ended_by_signals,
-    owner_watch,
     say,
     say_owners_unknown,
     say_what,
@@ -262,6 +261,7 @@ def capture(
     from ..probes.file_maker import maker_for
     from ..probes.file_maker_process import Use
     from ..probes.live import LiveSource
+    from ..probes.owners.watch import watch_owners
     from ..probes.rights import become_unprivileged
 
     rotation = Rotation(
@@ -280,22 +280,21 @@ def capture(
             write = lasting.enter_context(writable_later(write))
         with ended_by_signals(source), ExitStack() as stack:
             watch = maker = None
+            unknown: list[str] = []
             if write is not None and rotation.rotates:
                 maker = maker_for(write.parent, names_of_series(write), Use.SERIES)
                 if maker is not None:
                     stack.enter_context(maker)
             if write is not None and not no_owners:
                 source.check()
-                try:
-                    watch = stack.enter_context(owner_watch(source))
-                except Exception as error:  # the capture continues without owners
-                    say_owners_unknown([str(error) or type(error).__name__])
+                watch = watch_owners(source.interfaces, stack, unknown)
             stack.enter_context(source)  # last: nobody reads its rings while the helper starts
             running = _Capture(source, write, rotation, seconds, until.count, watch, maker, quiet)
             become_unprivileged(source.privileges())
             if not quiet:
                 say_what(source)
-                say_owners_unknown(watch.reasons if watch is not None else ())
+            if watch is None or not quiet:
+                say_owners_unknown(unknown)
             running.run()
         if annotate and write is not None and running.written:
             annotate_capture(write, running.written, selection.udp_ports, quiet, job_logs)

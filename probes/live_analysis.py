@@ -28,7 +28,7 @@ from ..kernels.kernel import Ints
 from . import sysfs
 from .hooks.attach import GONE
 from .live import LiveOptions, LiveSource, Opened
-from .owners.watch import OwnerWatch
+from .owners.watch import OwnerWatch, watch_owners
 from .rights import become_unprivileged
 from .rings import Loss
 
@@ -138,7 +138,8 @@ class LiveAnalysis(Opened):
         self.source.check()  # before work that may take a minute
         give_back_large_arrays()
         warm_up(self.pipeline.options.window_ns)
-        self._watch_owners()  # takes a second; the rings would overflow
+        # Before the probes: it takes a second, and the rings would overflow.
+        self._watch = watch_owners(self.source.interfaces, self._stack, self.reasons)
         self._ports = sysfs.read_ports(self._rdma_devices)[0]
         self._stack.enter_context(self.source)
         if self._drop_privileges:
@@ -285,16 +286,6 @@ class LiveAnalysis(Opened):
             if number:
                 lines.append(f"{number} {what}")
         return lines
-
-    def _watch_owners(self) -> None:
-        namespaces = {interface.namespace for interface in self.source.interfaces}
-
-        def start() -> None:
-            self._watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
-
-        self._guarded(start)
-        if self._watch is not None:
-            self.reasons = self._watch.reasons + self.reasons
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Run the owner probes; an error ends them, not the capture."""

@@ -16,7 +16,7 @@ from ..analyzer.results.flow import Owner
 from ..analyzer.track.tracker import FlowTracker
 from ..analyzer.wire.registry import MOST_ADDRESSES, Endpoints, Registry
 from .live import LiveOptions, LiveSource
-from .owners.watch import OwnerWatch
+from .owners.watch import OwnerWatch, watch_owners
 from .rights import allow, become_unprivileged
 
 _UPDATE_EVERY_S = 1.0
@@ -61,7 +61,8 @@ class LiveProbes:
                 return
             try:
                 self.source.check()
-                self._watch_owners()  # takes a second; the rings would overflow
+                # Before the probes: it takes a second, and the rings would overflow.
+                self._watch = watch_owners(self.source.interfaces, self._stack, self.reasons)
                 allow()
                 self._stack.enter_context(self.source)
             except BaseException:
@@ -114,12 +115,3 @@ class LiveProbes:
             self.source.stop()
             if not self._readers:
                 self._stack.close()
-
-    def _watch_owners(self) -> None:
-        namespaces = {interface.namespace for interface in self.source.interfaces}
-        try:
-            self._watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
-            self.reasons += self._watch.reasons
-        except Exception as error:
-            self._watch = None
-            self.reasons.append(f"{type(error).__name__}: {error}")

@@ -76,9 +76,10 @@ def test_screens_of_a_live_session_load_no_replay() -> None:
     """Numba and the replays take 40 MB, and a session without files has nothing to replay."""
     statement = (
         "import importlib, rocescope.tui.app\n"
-        "from rocescope.tui.screens.base import prepared\n"
+        "from rocescope.tui.screens.base import SCREENS, prepared\n"
         "for name in prepared('diagnosis', can_replay=False):\n"
-        "    importlib.import_module(f'rocescope.tui.screens.{name}')"
+        "    module, name = SCREENS[name].split('.')\n"
+        "    getattr(importlib.import_module(f'rocescope.tui.screens.{module}'), name)"
     )
     loaded = all_modules_after(statement)
     assert {"rocescope.tui.screens.paths", "rocescope.tui.screens.packets"} <= loaded

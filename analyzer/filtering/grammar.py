@@ -10,12 +10,13 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeAlias
-
-from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..errors import UsageError
+
+if TYPE_CHECKING:  # loaded with the first filter
+    from lark import Lark, Token
+    from lark.exceptions import UnexpectedInput
 
 GRAMMAR = r"""
 ?start: either
@@ -115,53 +116,62 @@ def _text(token: Token) -> Text:
     return Text(str(token), token.column or 1)
 
 
-@v_args(inline=True)
-class _Build(Transformer[Token, Node]):
-    """Parse tree to syntax tree."""
+class _Build:
+    """The node of each rule of the grammar from its children."""
 
-    def value(self, token: Token) -> Text:
+    def value(self, children: list[Token]) -> Text:
+        (token,) = children
         text = _text(token)
         return Text(text.text[1:-1], text.column) if token.type == "QUOTED" else text
 
-    def item(self, low: Text, high: Text | None = None) -> tuple[Text, Text]:
-        return low, low if high is None else high
+    def item(self, children: list[Text]) -> tuple[Text, Text]:
+        return children[0], children[-1]
 
-    def presence(self, field: Token) -> Node:
-        return Presence(_text(field))
+    def presence(self, children: list[Token]) -> Node:
+        return Presence(_text(children[0]))
 
-    def comparison(self, field: Token, operator: Token, value: Text) -> Node:
+    def comparison(self, children: tuple[Token, Token, Text]) -> Node:
+        field, operator, value = children
         return Comparison(_text(field), _WORDS.get(operator, str(operator)), value)
 
-    def membership(self, field: Token, *ranges: tuple[Text, Text]) -> Node:
-        return Membership(_text(field), ranges)
+    def membership(self, children: list[Any]) -> Node:
+        return Membership(_text(children[0]), tuple(children[1:]))
 
-    def no_membership(self, field: Token, *ranges: tuple[Text, Text]) -> Node:
-        return Negation(Membership(_text(field), ranges))
+    def no_membership(self, children: list[Any]) -> Node:
+        return Negation(self.membership(children))
 
-    def negation(self, operand: Node) -> Node:
-        return Negation(operand)
+    def negation(self, children: list[Node]) -> Node:
+        return Negation(children[0])
 
-    def both(self, *operands: Node) -> Node:
-        return Junction(True, operands)
+    def both(self, children: list[Node]) -> Node:
+        return Junction(True, tuple(children))
 
-    def either(self, *operands: Node) -> Node:
-        return Junction(False, operands)
+    def either(self, children: list[Node]) -> Node:
+        return Junction(False, tuple(children))
 
 
 @cache
 def _parser() -> Lark:
-    return Lark(GRAMMAR, parser="lalr", lexer="contextual")
+    from lark import Lark
+
+    return Lark(GRAMMAR, parser="lalr", lexer="contextual", transformer=_Build())
 
 
 def parse(text: str) -> Node:
     """The syntax tree of a filter; UsageError with the column for a syntax error."""
+    from lark.exceptions import UnexpectedInput
+
+    node: Any
     try:
-        return _Build().transform(_parser().parse(text))
+        node = _parser().parse(text)
     except UnexpectedInput as error:
         raise UsageError(_explain(text, error)) from None
+    return node
 
 
 def _explain(text: str, error: UnexpectedInput) -> str:
+    from lark.exceptions import UnexpectedToken
+
     if not text.strip():
         return "filter: it is empty; write for example --filter 'ip.src == 10.0.0.1'"
     at_end = isinstance(error, UnexpectedToken) and error.token.type == "$END"
@@ -186,6 +196,8 @@ _EXPECTED = (
 
 def _accepted(error: UnexpectedInput) -> set[str]:
     """Names of the terminals accepted here."""
+    from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
     if isinstance(error, UnexpectedCharacters):
         return set(error.allowed or ())
     return set(error.accepts or error.expected) if isinstance(error, UnexpectedToken) else set()

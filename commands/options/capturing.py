@@ -22,7 +22,6 @@ from .reading import Selection
 if TYPE_CHECKING:
     from ...probes.counters.counters import CounterSource
     from ...probes.live import LiveOptions, LiveSource
-    from ...probes.owners.watch import OwnerWatch
 
 
 IDLE_AFTER = "60s"
@@ -177,13 +176,6 @@ def say_what(source: LiveSource | CounterSource, doing: str = "capturing") -> No
     """Print where the probes are attached."""
     where = [f"{a.interface.label} {a.direction} ({a.hook})" for a in source.attachments]
     say(f"{doing} on {', '.join(where)}; Ctrl-C ends it")
-
-
-def owner_watch(source: LiveSource) -> OwnerWatch:
-    """The watch for owners of queue pairs in the network namespaces of the captured interfaces."""
-    from ...probes.owners.watch import OwnerWatch
-
-    return OwnerWatch({None, *(interface.namespace for interface in source.interfaces)})
 
 
 def say_owners_unknown(reasons: Sequence[str]) -> None:

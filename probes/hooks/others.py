@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ...analyzer.errors import CaptureError
 from .. import bpf
 from .attach import ATTACH_TYPES, Attachment, Direction, directions_of
-from .clsact import PARENTS, PRIORITY
+from .clsact import PARENTS, PRIORITY, read_attributes
 from .interfaces import Interface, in_namespace
 
 _GET_LINK, _GET_FILTER, _REQUEST, _DUMP = 18, 46, 0x1, 0x300
@@ -169,10 +169,10 @@ def _tcx(ifindex: int, direction: Direction) -> list[int]:
 
 def _xdp(route: socket.socket, ifindex: int) -> Iterator[Program]:
     for _, attributes in _asked(route, _GET_LINK, 0, struct.pack("BxHiII", 0, 0, ifindex, 0, 0)):
-        xdp = dict(_attributes(attributes)).get(_XDP, b"")
+        xdp = dict(read_attributes(attributes)).get(_XDP, b"")
         numbers = {
             struct.unpack("I", value)[0]
-            for kind, value in _attributes(xdp)
+            for kind, value in read_attributes(xdp)
             if kind in _XDP_PROGRAMS
         }
         for number in sorted(numbers - {0}):
@@ -185,8 +185,8 @@ def _filters(
     """Priority and filter."""
     about = struct.pack("BxxxiIII", 0, ifindex, 0, PARENTS[direction], 0)
     for head, body in _asked(route, _GET_FILTER, _DUMP, about):
-        fields = dict(_attributes(body))
-        options = dict(_attributes(fields.get(_OPTIONS, b"")))
+        fields = dict(read_attributes(body))
+        options = dict(read_attributes(fields.get(_OPTIONS, b"")))
         number = struct.unpack("I", options[_BPF_ID])[0] if _BPF_ID in options else 0
         name = options.get(_BPF_NAME, fields.get(_KIND, b"")).rstrip(b"\0").decode(errors="replace")
         handle, _, info = struct.unpack_from("III", head, 8)
@@ -216,12 +216,3 @@ def _asked(
             answer = answer[size + 3 & ~3 :]
         if not flags & _DUMP:
             return
-
-
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    while len(data) >= 4:
-        size, kind = struct.unpack_from("HH", data)
-        if size < 4:
-            return
-        yield kind & 0x3FFF, data[4:size]
-        data = data[size + 3 & ~3 :]

@@ -2,33 +2,30 @@
 
 A library may export several versions of one name (`ibv_create_qp@IBVERBS_1.0`
 and `ibv_create_qp@@IBVERBS_1.1`); programs linked today call the default one.
-Layouts: System V ABI, chapters 4 and 5; LSB Core, "Symbol Versioning".
 
-Any user can map a file under the name of the library. So the work is limited whatever the file
+Any user can map a file under the name of the library. So the reads are limited whatever the file
 says about itself, and nothing is mapped: a file that is truncated meanwhile would kill the process.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import stat
-import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
-_ELF64, _LITTLE_ENDIAN, _BIG_ENDIAN = 2, 1, 2
-_DYNSYM, _VERSION_DEFINITIONS, _VERSIONS = 11, 0x6FFFFFFD, 0x6FFFFFFF
-_LOAD = 1
-_FUNCTION, _INDIRECT_FUNCTION = 2, 10
-_GLOBAL, _WEAK = 1, 2
+if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
+
+_BASE_VERSION = 1
+"""VER_FLG_BASE: this definition names the library itself."""
 _HIDDEN_VERSION = 0x8000
-_SYMBOL_BYTES, _VERSION_BYTES = 24, 2
 
-# libc has 3,000 symbols, 60 sections and 10 segments, and names of up to 50 bytes.
-_MOST_SYMBOLS, _MOST_SECTIONS, _MOST_SEGMENTS, _MOST_VERSIONS = 1 << 16, 1 << 10, 1 << 6, 1 << 10
-_MOST_STRINGS_BYTES, _MOST_NAME_BYTES = 4 << 20, 256
+_MOST_READS, _MOST_READ_BYTES = 1 << 17, 64
+"""libibverbs needs 5,000 reads, libc 56,000; pyelftools reads names by 64 bytes."""
 
 
 class ElfError(ValueError):
@@ -49,11 +46,17 @@ class Symbol:
     """File offset of its first instruction, as a uprobe needs it."""
 
 
-class _Section(NamedTuple):
-    kind: int
-    offset: int
-    size: int
-    link: int
+class _LimitedFile(io.FileIO):
+    """pyelftools does nothing without a read, so a limit of reads bounds its time and memory."""
+
+    reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Some bytes at the position; ElfError after too many reads."""
+        self.reads += 1
+        if self.reads > _MOST_READS:
+            raise ElfError("with too many sections or symbols")
+        return super().read(_MOST_READ_BYTES if size is None else min(size, _MOST_READ_BYTES))
 
 
 @contextmanager
@@ -78,14 +81,23 @@ def exported_functions(path: str | os.PathLike[str]) -> list[Symbol]:
 
 
 def functions_of(library: int) -> list[Symbol]:
-    """All exported functions of a library, given by a descriptor of `opened`; at most 65,536.
+    """All exported functions of a library, given by a descriptor of `opened`.
 
-    ElfError if the file is damaged, OSError if it is unreadable.
+    ElfError if the file is damaged or too large.
     """
-    try:
-        return list(_Reader(library).functions())
-    except (struct.error, IndexError, OverflowError) as error:
-        raise ElfError(f"cut short or damaged: {error}") from None
+    from elftools.elf.elffile import ELFFile
+
+    if os.pread(library, 4, 0) != b"\x7fELF":
+        raise ElfError("not an ELF file")
+    with _LimitedFile(library, closefd=False) as file:
+        try:
+            return list(_functions(ELFFile(file)))
+        except ElfError:
+            raise
+        except Exception:  # damage leads to many kinds of exceptions in pyelftools
+            if file.reads > _MOST_READS:
+                raise ElfError("with too many sections or symbols") from None
+            raise ElfError("cut short or damaged") from None
 
 
 def defaults(symbols: list[Symbol]) -> dict[str, Symbol]:
@@ -93,109 +105,40 @@ def defaults(symbols: list[Symbol]) -> dict[str, Symbol]:
     return {symbol.name: symbol for symbol in symbols if symbol.is_default}
 
 
-class _Reader:
-    def __init__(self, library: int) -> None:
-        self._library = library
-        head = self._bytes(0, 6)
-        if head[:4] != b"\x7fELF":
-            raise ElfError("not an ELF file")
-        if head[4] != _ELF64:
-            raise ElfError("not a 64-bit library")
-        if head[5] not in (_LITTLE_ENDIAN, _BIG_ENDIAN):
-            raise ElfError("of no known byte order")
-        self._order = "<" if head[5] == _LITTLE_ENDIAN else ">"
-        (segments_at, sections_at) = self._read("QQ", 32)
-        (entry, segments, section_entry, sections) = self._read("HHHH", 54)
-        if segments > _MOST_SEGMENTS or sections > _MOST_SECTIONS:
-            raise ElfError("with too many sections")
-        self._segments = [
-            self._read("QQQQ", segments_at + i * entry + 8)
-            for i in range(segments)
-            if self._read("I", segments_at + i * entry) == (_LOAD,)
-        ]
-        self._sections = [self._section(sections_at + i * section_entry) for i in range(sections)]
-
-    def functions(self) -> Iterator[Symbol]:
-        """Defined, visible functions of the dynamic symbol table."""
-        table = next((s for s in self._sections if s.kind == _DYNSYM), None)
-        if table is None:
-            raise ElfError("without a dynamic symbol table")
-        count = table.size // _SYMBOL_BYTES
-        if count > _MOST_SYMBOLS:
-            raise ElfError("with too many symbols")
-        symbols = self._bytes(table.offset, count * _SYMBOL_BYTES)
-        names = self._strings(self._sections[table.link])
-        section = next((s for s in self._sections if s.kind == _VERSIONS), None)
-        versions = section and self._bytes(section.offset, count * _VERSION_BYTES)
-        version_names = self._version_names()
-        for i in range(count):
-            name_at, info, _, defined_in, address, _ = self._unpacked("IBBHQQ", symbols, i)
-            is_function = info & 0xF in (_FUNCTION, _INDIRECT_FUNCTION)
-            if not (is_function and info >> 4 in (_GLOBAL, _WEAK) and defined_in):
-                continue
-            offset = self._file_offset(address)
-            if offset is None:
-                continue
-            number = 1
-            if versions is not None:
-                (number,) = self._unpacked("H", versions, i)
-            yield Symbol(
-                _text(names, name_at),
-                version_names.get(number & ~_HIDDEN_VERSION),
-                not number & _HIDDEN_VERSION,
-                address,
-                offset,
-            )
-
-    def _version_names(self) -> dict[int, str]:
-        """Names of the defined versions, by number."""
-        section = next((s for s in self._sections if s.kind == _VERSION_DEFINITIONS), None)
-        names: dict[int, str] = {}
-        if section is None:
-            return names
-        strings = self._strings(self._sections[section.link])
-        at, end = section.offset, section.offset + section.size
-        for _ in range(_MOST_VERSIONS):
-            if at + 20 > end:
-                break
-            _, flags, number, _, _, auxiliary, following = self._read("HHHHIII", at)
-            (name_at,) = self._read("I", at + auxiliary)
-            if not flags & 1:  # not the entry that names the library itself
-                names[number] = _text(strings, name_at)
-            if not following:
-                break
-            at += following
-        return names
-
-    def _section(self, at: int) -> _Section:
-        (kind,) = self._read("I", at + 4)
-        offset, size, link = self._read("QQI", at + 24)
-        return _Section(kind, offset, size, link)
-
-    def _file_offset(self, address: int) -> int | None:
-        for offset, begin, _, size in self._segments:
-            if begin <= address < begin + size:
-                at = int(address - begin + offset)
-                return at if at < 1 << 63 else None
-        return None
-
-    def _strings(self, section: _Section) -> bytes:
-        return self._bytes(section.offset, min(section.size, _MOST_STRINGS_BYTES))
-
-    def _read(self, layout: str, at: int) -> tuple[int, ...]:
-        layout = self._order + layout
-        return struct.unpack(layout, self._bytes(at, struct.calcsize(layout)))
-
-    def _unpacked(self, layout: str, table: bytes, index: int) -> tuple[int, ...]:
-        """An entry of a table of such entries."""
-        layout = self._order + layout
-        return struct.unpack_from(layout, table, index * struct.calcsize(layout))
-
-    def _bytes(self, at: int, count: int) -> bytes:
-        """Bytes of the file, fewer at its end."""
-        return os.pread(self._library, count, at)
+def _functions(library: ELFFile) -> Iterator[Symbol]:
+    """Defined, visible functions of the dynamic symbol table."""
+    if library.elfclass != 64:
+        raise ElfError("not a 64-bit library")
+    sections: dict[str, Any] = {section["sh_type"]: section for section in library.iter_sections()}
+    if "SHT_DYNSYM" not in sections:
+        raise ElfError("without a dynamic symbol table")
+    definitions, numbers = (sections.get(f"SHT_GNU_{kind}") for kind in ("verdef", "versym"))
+    versions = {
+        version["vd_ndx"]: next(names).name
+        for version, names in (definitions.iter_versions() if definitions else ())
+        if not version["vd_flags"] & _BASE_VERSION
+    }
+    segments = [segment.header for segment in library.iter_segments("PT_LOAD")]
+    for i, symbol in enumerate(sections["SHT_DYNSYM"].iter_symbols()):
+        info, offset = symbol["st_info"], _file_offset(segments, symbol["st_value"])
+        if (
+            info["type"] not in ("STT_FUNC", "STT_LOOS")  # STT_LOOS: STT_GNU_IFUNC
+            or info["bind"] not in ("STB_GLOBAL", "STB_WEAK")
+            or symbol["st_shndx"] == "SHN_UNDEF"
+            or offset is None
+        ):
+            continue
+        number = numbers.get_symbol(i)["ndx"] if numbers else None
+        if isinstance(number, int):
+            version, is_default = versions.get(number & ~_HIDDEN_VERSION), number < _HIDDEN_VERSION
+        else:  # local, or without versions
+            version, is_default = None, True
+        yield Symbol(symbol.name, version, is_default, symbol["st_value"], offset)
 
 
-def _text(strings: bytes, at: int) -> str:
-    name = strings[at : at + _MOST_NAME_BYTES]
-    return name.partition(b"\0")[0].decode("utf-8", "replace")
+def _file_offset(segments: list[Any], address: int) -> int | None:
+    for segment in segments:
+        offset = address - segment["p_vaddr"]
+        if 0 <= offset < segment["p_filesz"] and offset + segment["p_offset"] < 1 << 63:
+            return offset + segment["p_offset"]
+    return None

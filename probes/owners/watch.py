@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import msgspec
 
@@ -16,7 +16,7 @@ from ...analyzer.errors import CaptureError
 from ...analyzer.results.flow import Owner
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.registry import Endpoints
-from ..hooks.interfaces import in_namespace
+from ..hooks.interfaces import Interface, in_namespace
 from ..sysfs import gids
 from . import helper
 from .join import local_addresses, owners_of
@@ -158,6 +158,25 @@ class OwnerWatch:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def watch_owners(
+    interfaces: Iterable[Interface], stack: ExitStack, reasons: list[str]
+) -> OwnerWatch | None:
+    """The watch for these captured interfaces, until the stack closes; takes a second.
+
+    reasons: gets the limits of the information on owners. None if nothing can be watched: the
+    capture continues without owners.
+    """
+    try:
+        namespaces = {None, *(interface.namespace for interface in interfaces)}
+        watch = stack.enter_context(OwnerWatch(namespaces))
+    except Exception as error:
+        known = isinstance(error, CaptureError)
+        reasons.append(str(error) if known else f"{type(error).__name__}: {error}")
+        return None
+    reasons += watch.reasons
+    return watch
 
 
 class KnownQueuePairs:

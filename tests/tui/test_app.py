@@ -6,6 +6,7 @@ import asyncio
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from tui_driver import drive, each, settled, text_of, typed
 from rocescope.tui.actions import ACTIONS, SCREENS
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.grid import Grid
+from rocescope.tui.screens import base
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import FlowKey
 from rocescope.tui.settings import Settings
@@ -485,3 +487,9 @@ def test_resizing_while_running():
 
 def test_settings_are_plain_data():
     assert msgspec.to_builtins(Settings())["refresh_hz"] == 4.0
+
+
+def test_every_screen_is_where_the_table_says():
+    for name, place in base.SCREENS.items():
+        module, screen = place.split(".")
+        assert getattr(import_module(f"rocescope.tui.screens.{module}"), screen).name_ == name

@@ -29,29 +29,29 @@ from .prompts import TextPrompt
 # Which screens there are; each is imported when it is first shown.
 
 SCREENS = {
-    "diagnosis": "DiagnosisScreen",
-    "evidence": "EvidenceScreen",
-    "qps": "QpsScreen",
-    "hops": "HopsScreen",
-    "paths": "PathsScreen",
-    "reorder": "ReorderScreen",
-    "recovery": "RecoveryScreen",
-    "ranks": "RanksScreen",
-    "packets": "PacketsScreen",
-    "events": "EventsScreen",
-    "replay": "ReplayScreen",
-    "aggregation": "AggregationScreen",
-    "fabric": "FabricScreen",
-    "doctor": "DoctorScreen",
+    "diagnosis": "diagnosis.DiagnosisScreen",
+    "evidence": "diagnosis.EvidenceScreen",
+    "qps": "qps.QpsScreen",
+    "hops": "hops.HopsScreen",
+    "paths": "paths.PathsScreen",
+    "reorder": "reorder.ReorderScreen",
+    "recovery": "recovery.RecoveryScreen",
+    "ranks": "ranks.RanksScreen",
+    "packets": "packets.PacketsScreen",
+    "events": "recovery.EventsScreen",
+    "replay": "replay.ReplayScreen",
+    "aggregation": "aggregation.AggregationScreen",
+    "fabric": "fabric.FabricScreen",
+    "doctor": "doctor.DoctorScreen",
 }
-"""Module under `screens` and class of each screen."""
+"""Module and class of each screen."""
 _OF_REPLAYS = {"replay", "aggregation", "fabric"}
 """Screens whose modules take some 40 MB."""
 
 
 def modes() -> dict[str, str | Callable[[], Screen[None]]]:
     """The modes of the app: how to make each screen."""
-    return {name: _maker(name, made) for name, made in SCREENS.items()}
+    return {name: _maker(place) for name, place in SCREENS.items()}
 
 
 def prepared(shown: str, can_replay: bool) -> list[str]:
@@ -60,7 +60,9 @@ def prepared(shown: str, can_replay: bool) -> list[str]:
     return [name for name in SCREENS if name not in left_out]
 
 
-def _maker(module: str, name: str) -> Callable[[], Screen[None]]:
+def _maker(place: str) -> Callable[[], Screen[None]]:
+    module, _, name = place.partition(".")
+
     def make() -> Screen[None]:
         screen: Screen[None] = getattr(import_module(f"{__package__}.{module}"), name)()
         return screen

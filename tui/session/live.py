@@ -33,7 +33,7 @@ from ...probes.hooks.attach import gone_text
 from ...probes.live import LiveOptions, LiveSource
 from ...probes.live_analysis import LivePipeline, warm_up
 from ...probes.live_probes import LiveProbes
-from ...probes.owners.watch import OwnerComments, OwnerWatch
+from ...probes.owners.watch import OwnerComments, watch_owners
 from ...probes.rights import allow, become_unprivileged, lower_own, raise_own
 from .feeds import CaptureFeed, Feed, ended_words, measure_for_screens
 from .session import Session
@@ -283,12 +283,14 @@ class Recording:
             return
         try:
             self._source.check()
-            self._watch_owners()  # takes a second; the rings would overflow
+            # Before the probes: it takes a second, and the rings would overflow.
+            watch = watch_owners(self._source.interfaces, self._stack, [])
             allow()
             self._stack.enter_context(self._source)
         except BaseException:
             self._stack.close()
             raise
+        self._owners = OwnerComments(watch) if watch is not None else None
         known = self._owners.new() if self._owners is not None else []
         files = CaptureFiles(
             self.path, self._source.head(), self._source.loss_by_tap, comments=known
@@ -312,14 +314,6 @@ class Recording:
             self._source.finish()
             self._tell_owners(files, at_once=True)
             files.close()
-
-    def _watch_owners(self) -> None:
-        namespaces = {interface.namespace for interface in self._source.interfaces}
-        try:
-            watch = self._stack.enter_context(OwnerWatch({None, *namespaces}))
-        except Exception:  # owners stay unknown; the recording continues
-            return
-        self._owners = OwnerComments(watch)
 
     def _tell_owners(self, files: CaptureFiles, at_once: bool = False) -> None:
         if self._owners is not None:

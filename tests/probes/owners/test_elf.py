@@ -85,8 +85,8 @@ def test_damaged_libraries_never_raise_anything_else(tmp_path_factory, libibverb
         exported_functions(path)
 
 
-def library(symbols=0, strings_bytes=16, string=b"", sections=2, segments=1):
-    """The head of a library that claims so many symbols, with one section of names."""
+def library(symbols=0, strings_bytes=16, string=b"", sections=2, segments=1, names=3):
+    """The head of a library that claims so many symbols; `names` is the kind of its section 1."""
     head = struct.pack(
         "<4sBBB9xHHIQQQIHHHHHH",
         *(b"\x7fELF", 2, 1, 1, 3, 62, 1, 0, 64, 256, 0, 64, 56, segments, 64, sections, 0),
@@ -95,7 +95,7 @@ def library(symbols=0, strings_bytes=16, string=b"", sections=2, segments=1):
     at = 4096
     section = "<IIQQQQIIQQ"
     dynsym = struct.pack(section, 0, 11, 0, 0, at, symbols * 24, 1, 0, 0, 24)
-    dynstr = struct.pack(section, 0, 3, 0, 0, at + symbols * 24, strings_bytes, 0, 0, 0, 0)
+    dynstr = struct.pack(section, 0, names, 0, 0, at + symbols * 24, strings_bytes, 0, 0, 0, 0)
     segment = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 1 << 40, 1 << 40, 4096)
     data = head.ljust(64, b"\0") + segment
     data = data.ljust(256, b"\0") + dynsym + dynstr
@@ -120,15 +120,20 @@ def most_memory_of(work):
         ({"symbols": 40, "strings_bytes": 20 << 20, "string": b"a" * (20 << 20)}, None),
         ({"sections": 65_535}, 64 << 30),
         ({"segments": 65_535, "symbols": 60_000}, 64 << 30),
+        ({"names": 5, "string": b"\xff" * 4096}, 64 << 30),  # a hash table of 4,294,967,295 buckets
     ],
 )
 def test_work_is_bounded_whatever_the_file_claims(tmp_path, claims, size):
-    """A sparse file of 64 GB, and symbols with names of 20 MB each."""
+    """A sparse file of 64 GB, symbols with names of 20 MB each, and tables without an end."""
     path = tmp_path / "libibverbs.so.1"
     path.write_bytes(library(**claims))
     if size is not None:
         os.truncate(path, size)
     assert most_memory_of(lambda: exported_functions(path)) < 64 << 20
+    with pytest.raises(
+        ElfError, match=r"^(with too many sections or symbols|cut short or damaged)$"
+    ):
+        exported_functions(path)
 
 
 def test_a_library_that_is_truncated_is_damaged(tmp_path, libibverbs):
