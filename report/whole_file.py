@@ -16,11 +16,10 @@ from ..analyzer.results.flow import Flow
 from ..analyzer.results.hops import Hop
 from ..probes.replacement import Replacement
 from .files import encode, encode_json, versions
-from .files.tables import ParquetRecords, encode_records, flow_columns, record_columns
-from .html.documents import analysis_html
 
 if TYPE_CHECKING:
     from ..probes.file_maker import FileMaker, MadeReplacement
+    from .files.tables import ParquetRecords
 
 
 _MAKERS: list[FileMaker] = []
@@ -119,6 +118,8 @@ class OutFolder:
 
     def ended(self, flows: Iterable[Flow]) -> None:
         """Write the rows of flows that leave memory."""
+        from .files.tables import ParquetRecords, flow_columns
+
         if self._rows is None:
             file = self._spill.enter_context(whole_file(self._folder / ENDED))
             self._rows = rows = ParquetRecords(file, flow_columns(), versions())
@@ -127,6 +128,9 @@ class OutFolder:
 
     def write(self, analysis: Analysis, top: int = 20, sort: bool = False) -> None:
         """Write the result. top, sort: of the tables of the report."""
+        from .files.tables import encode_records, record_columns
+        from .html.documents import analysis_html
+
         with ExitStack() as files:  # they get their names in reverse order
             files.enter_context(whole_file(self._folder / SUMMARY)).write(encode_json(analysis))
             contents = {
