@@ -53,6 +53,7 @@ NEEDED_BY = {
     "dpkt": "the dissection of a packet needs",
     "networkx": "fabrics as GraphML need",
     "pyarrow": "exported packets, Parquet or Arrow files and s3:// need",
+    "pyshark": "the fields of a dissected packet need",
     "scapy": "mirror headers of generated captures need",
     "scipy": "the check of a fabric and the strategy assign need",
     "textual": "the terminal UI needs",

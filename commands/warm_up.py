@@ -108,16 +108,18 @@ def _codes(uses: list[Use], captures: dict[str, str]) -> Iterator[str]:
 
 def _pcapng(pcap: bytes) -> bytes:
     """The first packet of a pcap as a pcapng, whose blocks have their own kernels."""
+    from ..analyzer.capture.pcapng_writer import (
+        interface_description,
+        packet_block,
+        section_header,
+    )
     from ..analyzer.wire.frames import LINKTYPE_ETHERNET
     from ..analyzer.wire.taps import Tap
-    from ..probes.pcapng_writer import interface_description, section_header
 
     (length,) = struct.unpack_from("<I", pcap, 24 + 8)
-    frame = pcap[24 + 16 : 24 + 16 + length] + bytes(-length % 4)
-    total = struct.pack("<I", 32 + len(frame))
-    packet = struct.pack("<I", 6) + total + struct.pack("<5I", 0, 0, 0, length, length)
+    packet = packet_block(0, 0, pcap[24 + 16 : 24 + 16 + length], length)
     tap = interface_description(Tap("eth0", LINKTYPE_ETHERNET))
-    return section_header("", "", ()) + tap + packet + frame + total
+    return section_header("", "", ()) + tap + packet
 
 
 def _command(line: str) -> str:

@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
+from ..analyzer.capture.pcapng_writer import Blocks, InterfaceStatistics, interface_statistics
 from ..analyzer.errors import RocescopeError
-from .pcapng_writer import Blocks, InterfaceStatistics, interface_statistics
 from .rings import Loss
 
 _STATISTICS_EVERY_S = 5.0

@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
+from ..analyzer.capture.pcapng_writer import Blocks, interface_description, section_header
 from ..analyzer.decode.decoder import Decoder
 from ..analyzer.decode.merge import merge_tables
 from ..analyzer.errors import CaptureError, UsageError
@@ -30,7 +31,6 @@ from .hooks.attach import Attachment, Hook, attach, directions_of, privileges_of
 from .hooks.interfaces import Interface, find_interfaces
 from .hooks.others import OthersBefore
 from .packet_blocks import INBOUND, OUTBOUND, PacketBlocks
-from .pcapng_writer import Blocks, interface_description, section_header
 from .program.compile import find_bcc
 from .program.filter import c_condition
 from .program.program import Compiled, ProgramOptions, kernel_version, strongly_ordered

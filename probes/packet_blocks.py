@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..analyzer.capture.pcapng_writer import ENHANCED_PACKET, Blocks
 from ..analyzer.wire.packets import I64, U32
 from ..kernels.kernel import FromNumba, Int, inlined, kernel
-from .pcapng_writer import ENHANCED_PACKET, Blocks
 from .ring import (
     AT_END,
     BEING_WRITTEN,

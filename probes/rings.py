@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..analyzer.capture.pcapng_writer import Blocks
 from ..analyzer.decode.decoder import Decoder
 from ..analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
 from ..analyzer.wire.packets import I64, U16
@@ -19,7 +20,6 @@ from ..kernels.kernel import Records, kernel
 from . import bpf
 from .bpf import WallClock, kernel_ns
 from .packet_blocks import PacketBlocks
-from .pcapng_writer import Blocks
 from .ring import CHUNK_BYTES, Ring, scan
 
 # The fate of every frame at the probes: each one is counted exactly once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import calendar
 import json
 import os
@@ -12,7 +13,7 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -118,6 +119,41 @@ def test_a_fleet_host_has_what_the_program_cannot_do_without(pyproject: dict[str
     project = pyproject["project"]
     on_the_host = names_of(pyproject["dependency-groups"]["agent-host"])
     assert names_of(project["dependencies"]) - on_the_host == NEEDED_BY.keys()
+
+
+USERS = {
+    "bcc": {"probes/program/compile.py"},
+    "dpkt": {"tui/session/dissect.py"},
+    "pyshark": {"tui/session/dissect.py"},
+    "scapy": {"replay/generate/craft.py"},
+}
+"""Product modules that import a library."""
+
+
+def imported_by(module: Path) -> Iterator[str]:
+    """The packages from outside that a module imports, also within functions or by name."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.Import():
+                yield from (alias.name.partition(".")[0] for alias in node.names)
+            case ast.ImportFrom(module=str(name), level=0):
+                yield name.partition(".")[0]
+            case ast.Call(
+                func=ast.Name("import_module") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(str(name)), *_],
+            ):
+                yield name.partition(".")[0]
+
+
+def test_libraries_for_packets_and_screens_are_used_where_they_belong(checkout: Path) -> None:
+    users: dict[str, set[str]] = {}
+    for root in package_roots(checkout):
+        for path in root.rglob("*.py"):
+            for package in imported_by(path):
+                users.setdefault(package, set()).add(str(path.relative_to(checkout)))
+    assert {package: users.get(package) for package in USERS} == USERS
+    assert {name.rpartition("/")[0] for name in users["textual"]} == {"tui", "tui/screens"}
+    assert "tui/app.py" in users["textual"]
 
 
 def built(checkout: Path, folder: Path, **environment: str) -> Path:

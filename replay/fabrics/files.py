@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
 
-import networkx as nx
 import numpy as np
 import yaml
 
@@ -116,6 +115,8 @@ def _ends(link: Source, number: dict[str, int]) -> tuple[int, int] | None:
 
 def read_graphml(path: Path, rate_bits_per_second: int, delay_ns: int) -> tuple[Fabric, Changes]:
     """The fabric of a file; rate and delay: of edges without them. UsageError names the place."""
+    import networkx as nx
+
     try:
         graph: Any = nx.read_graphml(path, force_multigraph=True)
     except OSError as error:
@@ -201,6 +202,8 @@ def _edge(
 
 def graphml_bytes(fabric: Fabric) -> bytes:
     """The fabric as GraphML: nodes and cables, without forwarding."""
+    import networkx as nx
+
     graph: Any = nx.MultiGraph(name=fabric.name)
     nodes, links = fabric.nodes, fabric.links
     for i, name in enumerate(nodes.names):

@@ -11,8 +11,6 @@ from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import inspect
 
 from ...analyzer.errors import UsageError
@@ -114,7 +112,7 @@ def _column(kind: type, many: bool, meaning: str, path: tuple[str, ...]) -> Reco
 
 _ROWS = 4096
 """Records that are in memory at once."""
-_TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+_TYPES = {int: "int64", float: "float64", bool: "bool", str: "string"}
 
 
 def arrow_table(
@@ -126,6 +124,8 @@ def arrow_table(
 
     The metadata of each field holds its unit and meaning.
     """
+    import pyarrow as pa
+
     schema = _schema(columns, about)
     arrays = [
         pa.array([column.value(record) for record in records], field.type)
@@ -135,6 +135,8 @@ def arrow_table(
 
 
 def _schema(columns: Sequence[RecordColumn], about: Mapping[str, str] | None) -> Any:
+    import pyarrow as pa
+
     fields = [
         pa.field(c.name, _type_of(c), metadata={"unit": c.unit, "meaning": c.meaning})
         for c in columns
@@ -148,6 +150,8 @@ class ParquetRecords:
     def __init__(
         self, file: BinaryIO, columns: Sequence[RecordColumn], about: Mapping[str, str]
     ) -> None:
+        import pyarrow.parquet as pq
+
         self._columns, self._about = columns, about
         self._writer = pq.ParquetWriter(file, _schema(columns, about), compression="zstd")
 
@@ -166,12 +170,17 @@ class ParquetRecords:
 
 
 def _type_of(column: RecordColumn) -> Any:
-    kind = _TYPES[column.kind]
+    import pyarrow as pa
+
+    kind = pa.type_for_alias(_TYPES[column.kind])
     return pa.list_(kind) if column.many else kind
 
 
 def encode_table(table: Any, format: str) -> bytes:
     """A `parquet` or `arrow` file (IPC, Feather version 2); ValueError for other formats."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     sink = io.BytesIO()
     if format == "parquet":
         pq.write_table(table, sink, compression="zstd")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...analyzer.capture.pcapng_writer import MARK
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.wire.bth import (
@@ -45,8 +46,6 @@ def text(name: str = NAME) -> str:
     return Path(__file__).with_name(name).read_text()
 
 
-MARK = "[rocescope "
-"""In every comment of an export, and in no other."""
 _REFERENCES = {
     verdicts.REORDERED: ("overtaken_by", "overtaken by frame"),
     verdicts.OVERTAKEN: ("overtaken_by", "overtaken by frame"),

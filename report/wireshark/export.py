@@ -10,6 +10,14 @@ from typing import BinaryIO
 
 import numpy as np
 
+from ...analyzer.capture.pcapng_writer import (
+    Laid,
+    block_around,
+    comment_option,
+    interface_description,
+    section_header,
+    with_comments,
+)
 from ...analyzer.capture.source import unpacked
 from ...analyzer.decode.decoder import Source
 from ...analyzer.errors import UnreadableInput, UsageError
@@ -20,9 +28,7 @@ from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.registry import Registry
 from ...analyzer.words import printable
 from ...kernels.kernel import Bools, Ints, UInt16s
-from ...probes.pcapng_writer import interface_description, section_header
 from ...version import VERSION
-from .blocks import Laid, block_around, comment_option, with_comments
 from .comments import Comments
 from .reading import Part, Reading, Slice, known_after
 

@@ -9,16 +9,16 @@ import numpy as np
 from hand_made import HandMadeRing
 from network import roce
 
-from rocescope.analyzer.capture.source import open_capture
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
-from rocescope.analyzer.wire.taps import Tap, Taps
-from rocescope.probes.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
-from rocescope.probes.pcapng_writer import (
+from rocescope.analyzer.capture.pcapng_writer import (
     InterfaceStatistics,
     interface_description,
     interface_statistics,
     section_header,
 )
+from rocescope.analyzer.capture.source import open_capture
+from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
+from rocescope.analyzer.wire.taps import Tap, Taps
+from rocescope.probes.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
 
 START_NS = 1_700_000_000_123_456_789
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Sequence
 from shutil import which
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
@@ -74,25 +76,52 @@ def _pcap(frame: bytes, wire_bytes: int, link_type: int, time_ns: int) -> bytes:
 
 def _lines(document: ElementTree.Element) -> list[Line]:
     """The layers of the only packet of a PDML document, and their fields."""
-    lines = []
+    lines: list[Line] = []
+    fields_of: Callable[[ElementTree.Element], Sequence[Any]] = _fields_by_pyshark
     for layer in document.findall("packet/proto"):
         name = layer.get("name", "")
         if name in ("geninfo", "frame"):  # describes the file, not the packet
             continue
-        fields = layer.findall(".//field")
+        try:
+            fields = fields_of(layer)
+        except (ImportError, KeyError, TypeError) as error:  # missing, or older than this tshark
+            text = f"fields read without pyshark ({error}): pip install -U pyshark"
+            lines.append(Line(text, 0, 0, 0))
+            fields_of = _fields_by_hand
+            fields = fields_of(layer)
         spans = [_span(field) for field in fields]
         begin = min((s for s in spans if s[1] > s[0]), default=(0, 0))[0]
         end = max((s[1] for s in spans), default=0)
         lines.append(Line(layer.get("showname") or name.upper(), 0, begin, end))
         for field, (first, last) in zip(fields, spans, strict=True):
-            text = field.get("showname") or f"{field.get('name')}: {field.get('show')}"
-            if field.get("name") and field.get("hide") != "yes":
+            if field.name and not field.hide:
+                text = field.showname or f"{field.name}: {field.show}"
                 lines.append(Line(text, 1, first, last))
     return lines
 
 
-def _span(field: ElementTree.Element) -> tuple[int, int]:
-    begin, size = int(field.get("pos", 0)), int(field.get("size", 0))
+def _fields_by_pyshark(layer: ElementTree.Element) -> list[Any]:
+    """The fields of a layer as pyshark reads them.
+
+    pyshark's captures would run tshark on an event loop, which fails on Python 3.14, and without
+    a time limit; its layers only read the document.
+    """
+    from pyshark.packet.layers.xml_layer import XmlLayer
+
+    names = [field.get("name", "") for field in layer.findall(".//field")]
+    read = XmlLayer(layer)
+    # pyshark groups the fields of one name; the document has the order of Wireshark.
+    same_name = {name: iter(read.get_field(name).all_fields) for name in names}
+    return [next(same_name[name]) for name in names]
+
+
+def _fields_by_hand(layer: ElementTree.Element) -> list[Any]:
+    empty = dict.fromkeys(("name", "showname", "show", "hide", "pos", "size"))
+    return [SimpleNamespace(**empty | field.attrib) for field in layer.findall(".//field")]
+
+
+def _span(field: Any) -> tuple[int, int]:
+    begin, size = int(field.pos or 0), int(field.size or 0)
     return begin, begin + size
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
+from ...analyzer.capture.pcapng_writer import interface_description, packet_block, section_header
 from ...analyzer.errors import RocescopeError
 from ...analyzer.wire.taps import Tap
-from ...probes.pcapng_writer import ENHANCED_PACKET, interface_description, section_header
-from ...report.wireshark.blocks import comment_option
 from ...version import VERSION
 from .packets import Chunk, FlowPass, Wanted, link_type, notes_of
 from .session import Session
@@ -62,7 +60,7 @@ class PacketExport(FlowPass):
                     Tap(tap.name, link, tap.snap_length, tap.speed_bits_per_second, tap.filter)
                 )
             said = self._session.marks.packets.get((tap.name, int(table.frame_number[row])))
-            yield commented_packet(
+            yield packet_block(
                 interface,
                 int(table.time_ns[row]),
                 self.frames.of(table, row),
@@ -71,17 +69,3 @@ class PacketExport(FlowPass):
             )
             self.packets += 1
         self.frames.forget(table, chunk.verdict >= 0)
-
-
-def commented_packet(
-    interface: int, time_ns: int, frame: bytes, wire_bytes: int, comments: list[str]
-) -> bytes:
-    """An enhanced packet block (draft-ietf-opsawg-pcapng 4.3) with opt_comment options."""
-    options = b"".join(comment_option(comment.encode()) for comment in comments)
-    options = options + bytes(4) if options else b""
-    head = struct.pack(
-        "<IIIII", interface, time_ns >> 32, time_ns & 0xFFFFFFFF, len(frame), wire_bytes
-    )
-    body = head + frame + bytes(-len(frame) % 4) + options
-    total = len(body) + 12
-    return struct.pack("<II", ENHANCED_PACKET, total) + body + struct.pack("<I", total)

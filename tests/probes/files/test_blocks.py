@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.probes.pcapng_writer import Blocks
+from rocescope.analyzer.capture.pcapng_writer import Blocks
 
 BLOCKS = st.lists(st.tuples(st.integers(3, 12), st.integers(0, 2)), max_size=8)
 

@@ -19,7 +19,7 @@ from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.track.batch import AHEAD, IN_ORDER, OVERTAKEN, REORDERED
 from rocescope.tui.exports import save
 from rocescope.tui.session.dissect import dissect
-from rocescope.tui.session.packet_export import PacketExport, commented_packet
+from rocescope.tui.session.packet_export import PacketExport
 from rocescope.tui.session.packets import Late, PacketScan, Point, Wanted
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import FlowKey
@@ -194,12 +194,6 @@ def test_an_export_has_all_packets_of_several_flows_from_several_taps(need_tool,
     found = tshark(tool, out, "frame", *fields)
     assert sorted(found) == sorted(wanted) and len(found) == export.packets > 1000
     assert [row[0] for row in found] == sorted(row[0] for row in found)
-
-
-def test_a_packet_block_without_comments_has_no_options():
-    block = commented_packet(0, 1, b"abcde", 9, [])
-    assert len(block) == 28 + 8 + 4
-    assert block[:4] == b"\x06\0\0\0" and block[4:8] == block[-4:]
 
 
 def test_saving_leaves_nothing_behind_on_failure(tmp_path):

@@ -1,34 +1,159 @@
-"""Packet blocks of a pcapng with comments, from the frames of any capture.
+"""The blocks of a pcapng that is written: sections, interfaces, packets with comments.
 
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
-Blocks are little-endian, their times nanoseconds. Options of a frame stay, except comments of an
-earlier export.
+Everything is little-endian, time stamps are nanoseconds; only a block written back into a
+big-endian section keeps its byte order. Live frames come from rings (`probes/packet_blocks.py`),
+frames of captures in bulk from `Laid`, single ones from `packet_block`.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ...kernels.kernel import Bytes, Int, Ints, UInt32s, inlined, kernel
-from .comments import MARK
+from ..wire.packets import I64
+from ..wire.taps import Tap
 
-_MARK = np.frombuffer(MARK.encode(), np.uint8)
-_ENHANCED_PACKET, _OBSOLETE_PACKET, _SIMPLE_PACKET = 6, 2, 3
-_HEAD, _TAIL = 28, 4
+MARK = "[rocescope "
+"""Part of every comment of an export, which the next export replaces."""
+SECTION_HEADER = 0x0A0D0D0A
+INTERFACE_DESCRIPTION, INTERFACE_STATISTICS = 1, 5
+ENHANCED_PACKET, _OBSOLETE_PACKET, _SIMPLE_PACKET = 6, 2, 3
+_BYTE_ORDER_MAGIC = 0x1A2B3C4D
+_NANOSECONDS = 9  # if_tsresol
 _COMMENT = 1
+_MOST_COMMENT = 65_000
+_SHB_OS, _SHB_APPLICATION = 3, 4
+_IF_NAME, _IF_SPEED, _IF_TSRESOL, _IF_FILTER = 2, 8, 9, 11
+_ISB_START, _ISB_END, _ISB_RECEIVED, _ISB_DROPPED, _ISB_ACCEPTED, _ISB_DELIVERED = 2, 3, 4, 5, 6, 8
 _NUMBERS = (2, 4, 5, 6)
 """Options of packets that are integers: flags, dropped frames, packet id, queue."""
-_MOST_COMMENT = 65_000
+_HEAD, _TAIL = 28, 4
+"""Bytes of an enhanced packet block before its frame and after its options."""
+_MARK = np.frombuffer(MARK.encode(), np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceStatistics:
+    """The contents of an interface statistics block, since the start of the section."""
+
+    start_ns: int
+    end_ns: int
+    received: int
+    """Frames that passed the hook."""
+    accepted: int
+    """Frames that passed the filter."""
+    dropped: int
+    """Of these, frames dropped because a ring was full."""
+    delivered: int
+    """Of these, frames in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Packet blocks in order of time."""
+
+    data: memoryview
+    """Their bytes; valid until the next blocks are written."""
+    frames: I64
+    """Number of blocks of each interface, int64[interfaces]."""
+
+    def split(self, size: int) -> tuple[Blocks, Blocks]:
+        """The blocks that begin in the first `size` bytes, and the others."""
+        frames, end = np.zeros_like(self.frames), 0
+        while end < min(size, len(self.data)):
+            block, interface = struct.unpack_from("<4xII", self.data, end)
+            end += block
+            frames[interface] += 1
+        return Blocks(self.data[:end], frames), Blocks(self.data[end:], self.frames - frames)
+
+    def whole(self, size: int) -> Blocks:
+        """The whole blocks in the first `size` bytes."""
+        frames, end = np.zeros_like(self.frames), 0
+        while end + 12 <= size:
+            block, interface = struct.unpack_from("<4xII", self.data, end)
+            if end + block > size:
+                break
+            end += block
+            frames[interface] += 1
+        return Blocks(self.data[:end], frames)
+
+
+def section_header(application: str, system: str, comments: Iterable[str]) -> bytes:
+    """The first block of a file or section."""
+    options = [(_SHB_OS, system.encode()), (_SHB_APPLICATION, application.encode())]
+    options += [(_COMMENT, comment.encode()) for comment in comments]
+    return _block(
+        SECTION_HEADER, struct.pack("<IHHq", _BYTE_ORDER_MAGIC, 1, 0, -1) + _options(options)
+    )
+
+
+def interface_description(tap: Tap) -> bytes:
+    """The block that describes a tap; the interface number is its rank."""
+    options = [(_IF_NAME, tap.name.encode()), (_IF_TSRESOL, bytes([_NANOSECONDS]))]
+    if tap.speed_bits_per_second:
+        options.append((_IF_SPEED, struct.pack("<Q", tap.speed_bits_per_second)))
+    if tap.filter:
+        options.append((_IF_FILTER, b"\0" + tap.filter.encode()))
+    head = struct.pack("<HHI", tap.link_type, 0, tap.snap_length or 0)
+    return _block(INTERFACE_DESCRIPTION, head + _options(options))
+
+
+def interface_statistics(interface: int, counts: InterfaceStatistics) -> bytes:
+    """The block with the counters of one interface."""
+    options = [
+        (_ISB_START, _time(counts.start_ns)),
+        (_ISB_END, _time(counts.end_ns)),
+        (_ISB_RECEIVED, struct.pack("<Q", counts.received)),
+        (_ISB_DROPPED, struct.pack("<Q", counts.dropped)),
+        (_ISB_ACCEPTED, struct.pack("<Q", counts.accepted)),
+        (_ISB_DELIVERED, struct.pack("<Q", counts.delivered)),
+    ]
+    head = struct.pack("<I", interface) + _time(counts.end_ns)
+    return _block(INTERFACE_STATISTICS, head + _options(options))
+
+
+def packet_block(
+    interface: int, time_ns: int, frame: bytes, wire_bytes: int, comments: Sequence[str] = ()
+) -> bytes:
+    """The block of one frame and its comments."""
+    # dpkt's block states the captured bytes as bytes on the wire and takes five times as long.
+    lengths = struct.pack("<II", len(frame), wire_bytes)
+    parts = [struct.pack("<I", interface), _time(time_ns), lengths, frame, bytes(-len(frame) % 4)]
+    parts += [comment_option(comment.encode()) for comment in comments]
+    if comments:
+        parts.append(bytes(4))
+    return _block(ENHANCED_PACKET, b"".join(parts))
+
+
+def _time(time_ns: int) -> bytes:
+    return struct.pack("<II", time_ns >> 32, time_ns & 0xFFFFFFFF)
 
 
 def comment_option(text: bytes, order: str = "<") -> bytes:
     """A comment as an option of a block, padded."""
-    text = text[:_MOST_COMMENT]
-    return struct.pack(f"{order}HH", _COMMENT, len(text)) + text + bytes(-len(text) % 4)
+    return _option(_COMMENT, text[:_MOST_COMMENT], order)
+
+
+def _option(code: int, value: bytes, order: str = "<") -> bytes:
+    return struct.pack(f"{order}HH", code, len(value)) + value + bytes(-len(value) % 4)
+
+
+def _options(options: Sequence[tuple[int, bytes]]) -> bytes:
+    return b"".join(_option(code, value) for code, value in options) + bytes(4)
+
+
+def _block(kind: int, body: bytes, order: str = "<") -> bytes:
+    total = struct.pack(f"{order}I", len(body) + 12)
+    return struct.pack(f"{order}I", kind) + total + body + total
+
+
+# Blocks of frames that a capture holds: single blocks with other comments, and whole batches.
 
 
 class Block(NamedTuple):
@@ -44,7 +169,7 @@ class Block(NamedTuple):
 
 def block_around(data: Bytes, offset: int) -> Block:
     """The block around the frame at `offset`, whose block the capture reader has checked."""
-    for back, kinds in ((_HEAD, (_ENHANCED_PACKET, _OBSOLETE_PACKET)), (12, (_SIMPLE_PACKET,))):
+    for back, kinds in ((_HEAD, (ENHANCED_PACKET, _OBSOLETE_PACKET)), (12, (_SIMPLE_PACKET,))):
         begin = offset - back
         for order in "<>":
             if begin < 0:
@@ -81,10 +206,8 @@ def with_comments(data: Bytes, block: Block, texts: Sequence[bytes]) -> bytes:
     kept += [comment_option(text, order) for text in texts]
     if len(kept) > 1:
         kept.append(bytes(4))
-    body = b"".join(kept)
-    kind = data[block.begin : block.begin + 4].tobytes()
-    total = struct.pack(f"{order}I", len(body) + 12)
-    return kind + total + body + total
+    (kind,) = struct.unpack_from(f"{order}I", data.data, block.begin)
+    return _block(kind, b"".join(kept), order)
 
 
 @inlined
@@ -117,7 +240,7 @@ def _options_of(data: Bytes, offset: Int, in_blocks: bool) -> tuple[Int, Int, In
             held = _load(data, offset - 8, 4, big)
             end = offset - _HEAD + total - _TAIL
             begin = offset + _padded(held)
-            if kind != _ENHANCED_PACKET and kind != _OBSOLETE_PACKET:
+            if kind != ENHANCED_PACKET and kind != _OBSOLETE_PACKET:
                 continue
             if begin <= end and end + _TAIL <= len(data) and _load(data, end, 4, big) == total:
                 return held, begin, end, np.int64(big)
@@ -190,7 +313,7 @@ def _lay_out(
         if at[i] < 0:
             continue
         o = at[i]
-        _store(out, o, np.int64(_ENHANCED_PACKET))
+        _store(out, o, np.int64(ENHANCED_PACKET))
         _store(out, o + 4, size[i])
         _store(out, o + 8, interface[i])
         _store(out, o + 12, time_ns[i] >> 32)

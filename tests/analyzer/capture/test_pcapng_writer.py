@@ -1,9 +1,10 @@
-"""Packet blocks with comments against a plain twin."""
+"""Packet blocks with comments against a plain twin and dpkt."""
 
 from __future__ import annotations
 
 import struct
 
+import dpkt
 import numpy as np
 import pytest
 from examples import examples
@@ -11,10 +12,11 @@ from factories import Pcapng, option
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.report.wireshark.blocks import (
+from rocescope.analyzer.capture.pcapng_writer import (
     Laid,
     block_around,
     comment_option,
+    packet_block,
     with_comments,
 )
 
@@ -71,3 +73,13 @@ def test_a_simple_block_has_no_options():
 
 def test_long_comments_are_cut():
     assert len(comment_option(b"x" * 70_000)) == 65_004
+
+
+@given(st.binary(max_size=90), st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_single_blocks_read_by_dpkt(frame, comments):
+    written = packet_block(3, (7 << 32) + 9, frame, 1500, comments)
+    read = dpkt.pcapng.EnhancedPacketBlockLE(written)
+    assert (read.iface_id, read.ts_high, read.ts_low) == (3, 7, 9)
+    assert (read.pkt_data, read.pkt_len) == (frame, 1500)
+    assert [option.text for option in read.opts if option.code] == comments
+    assert len(written) == read.len and (comments or not read.opts)
