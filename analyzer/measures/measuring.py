@@ -208,7 +208,6 @@ class Measuring:
         self.troubles.merge(other.troubles, flow_map)
         self.congestion.merge(other.congestion, flow_map)
         self.counters.merge(other.counters, flow_map)
-        self.mrc.merge(other.mrc, flow_map)
         return flow_map
 
     def _paths(self) -> tuple[PathUsage, PathUsage, PathUsage]:

@@ -136,18 +136,6 @@ class HistogramPool(PerFlow[Histograms]):
         stats[MIN] = min(stats[MIN], added[MIN])
         stats[MAX] = max(stats[MAX], added[MAX])
 
-    def add_values(self, flow: int, kind: int, value: int, count: int) -> None:
-        """Count a value >= 0 this many times."""
-        mine = self._own(flow, kind)
-        octave = max(value.bit_length() - SUB_BUCKET_BITS - 1, 0)
-        at, inside = divmod((octave << SUB_BUCKET_BITS) + (value >> octave), _BLOCK)
-        self._counts_at(mine, at)[inside] += count
-        stats = self.arrays.stats[mine]
-        stats[COUNT] += count
-        stats[SUM] = min(int(stats[SUM]) + value * count, _MAX_SUM)
-        stats[MIN] = min(stats[MIN], value)
-        stats[MAX] = max(stats[MAX], value)
-
     def _own(self, flow: int, kind: int) -> int:
         """The histogram, handed out when new."""
         mine = self._row(flow, kind)
