@@ -60,15 +60,11 @@ from .work import (
 # A file names classes by their number in `_CLASSES`; no other class is made, and no code runs.
 
 _CLASSES: tuple[type[Any], ...] = (
-    Activity, CmMessage, CmPairs, CongestionMeasure, Counters, Densities, DensityArrays, Ended,
-    FlowTracker, HistogramPool, Histograms, HopMeasure, Idle, LaneRecords, Measuring, MessageArrays,
-    MessageStatistics, MrcMeasure, MrcState, PacketClock, Passing, PathTable, PathUsage,
-    SampledTimes, State, Totals, TroubleArrays, Troubles, WindowedSums, _Request, Outline,
     Activity, CmMessage, CmPairs, CodeArrays, CodeCounts, CongestionArrays, CongestionMeasure,
-    Densities, DensityArrays, Ended, EntropyValues, FlowTracker, HistogramPool, Histograms,
-    HopMeasure, Idle, IdleArrays, LaneRecords, Measuring, MessageArrays, MessageStatistics,
-    MrcMeasure, MrcState, PacketClock, Passing, PathLanes, PathTable, PathUsage, SampledTimes,
-    State, Totals, TroubleArrays, Troubles, WindowedSums, _Request, Outline,
+    Counters, Densities, DensityArrays, Ended, EntropyValues, FlowTracker, HistogramPool,
+    Histograms, HopMeasure, Idle, IdleArrays, LaneRecords, Measuring, MessageArrays,
+    MessageStatistics, MrcMeasure, MrcState, Outline, PacketClock, Passing, PathLanes, PathTable,
+    PathUsage, SampledTimes, State, Totals, TroubleArrays, Troubles, WindowedSums, _Request,
 )  # fmt: skip
 _NUMBER = {kind: number for number, kind in enumerate(_CLASSES)}
 _PIECE = 1 << 22

@@ -190,9 +190,10 @@ class Measuring:
     def merge(self, other: Measuring) -> Int32s:
         """Add a part of the same analysis with the same numbers of hosts, taps and segment lists.
 
-        Exactly the measures of the whole, if the parts have no host pair in common. What crosses
-        host pairs is left to the caller: the order of flows and events, connection management, and
-        `hops`, whose packets all flows share. Result: its flow i is our flow `result[i]`.
+        Exactly the measures of the whole, if the parts have no host pair in common; no packets may
+        follow. What crosses host pairs is left to the caller: the order of flows and events,
+        connection management, and `hops`, whose packets all flows share. MRC is never in parts.
+        Result: its flow i is our flow `result[i]`.
         """
         flow_map = self.tracker.index_records(other.tracker.flows)
         self.tracker.merge(other.tracker, flow_map)
@@ -208,7 +209,6 @@ class Measuring:
         self.troubles.merge(other.troubles, flow_map)
         self.congestion.merge(other.congestion, flow_map)
         self.counters.merge(other.counters, flow_map)
-        self.mrc.merge(other.mrc, flow_map)
         return flow_map
 
     def _paths(self) -> tuple[PathUsage, PathUsage, PathUsage]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Array, Int, Int32s, Ints, inlined, subkernel
+from ...kernels.kernel import Array, Int, Ints, inlined, subkernel
 from ...kernels.records import NamedTuple, Record, Records
 from ..decode import mrc as headers
 from ..decode.mrc import ERTH, PORT_STATUS_UPDATE, MrcRecord
@@ -496,9 +496,9 @@ class MrcMeasure(PerFlow[State]):
 
     layout: ClassVar = {
         "flows": FlowRows(),
-        "ring_psn": Pool(("flows", "ring"), USED_RINGS, full=False, merges=False),
-        "ring_ev": Pool(("flows", "ring"), USED_RINGS, full=False, merges=False),
-        "ring_nacked": Pool(("flows", "ring"), USED_RINGS, full=False, merges=False),
+        "ring_psn": Pool(("flows", "ring"), USED_RINGS, full=False),
+        "ring_ev": Pool(("flows", "ring"), USED_RINGS, full=False),
+        "ring_nacked": Pool(("flows", "ring"), USED_RINGS, full=False),
     }
 
     def __init__(self) -> None:
@@ -645,24 +645,6 @@ class MrcMeasure(PerFlow[State]):
         changes = [c for c in self.port_changes if kept.number[c.flow] >= 0]
         self.omitted_port_changes += len(self.port_changes) - len(changes)
         self.port_changes = [c._replace(flow=int(kept.number[c.flow])) for c in changes]
-
-    def merge(self, other: MrcMeasure, flow_map: Int32s) -> None:
-        """Take the flows of another part; see `PerFlow.merge`."""
-        super().merge(other, flow_map)
-        self.packets += other.packets
-        mine, theirs = self.arrays, other.arrays
-        mine.votes[:] += theirs.votes
-        mine.used[LAST_PORT_NS] = max(mine.used[LAST_PORT_NS], theirs.used[LAST_PORT_NS])
-        log, used = other.log().copy(), int(mine.used[USED_LOG])
-        log["flow"] = flow_map[log["flow"]]
-        room = min(len(log), MAX_LOG - used)
-        mine.log[used : used + room] = log[:room]
-        mine.used[USED_LOG] += room
-        mine.used[OMITTED_LOG] += len(log) - room
-        for change in other.port_changes[: _MAX_CHANGES - len(self.port_changes)]:
-            if self._masks.get(change.host) != change.mask:
-                self._masks[change.host] = change.mask
-                self.port_changes.append(change._replace(flow=int(flow_map[change.flow])))
 
 
 def sent_key(key: int, order: str) -> int:

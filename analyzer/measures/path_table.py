@@ -34,7 +34,6 @@ PATH = np.dtype(
 )
 LANE = np.dtype(
     [
-        ("first_key", np.int64),  # of the first row
         ("last_key", np.int64),  # of the last row
         ("switches", np.int64),  # consecutive rows with different keys
         ("path", np.int32),  # record of the last row
@@ -156,8 +155,6 @@ def _count_rows(
                 return i
             if begun:
                 lanes[lane].switches += 1
-            else:
-                lanes[lane].first_key = key
             lanes[lane].last_key = key
             lanes[lane].path = record
         paths[record].packets += 1

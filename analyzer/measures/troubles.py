@@ -85,7 +85,6 @@ PROGRESS = np.dtype(
         ("rounds", "u4"),  # rewinds to this PSN in a row
         ("rounds_unanswered", "u4"),  # of these, since the latest answer
         ("max_rounds", "u4"),
-        ("max_rounds_time", "i8"),
         ("max_rounds_psn", "u4"),
         ("max_rounds_naked", "u4"),  # NAKs of LOST_AFTER for this PSN in a row
         ("naked_psn", "u4"),  # of the latest NAK of LOST_AFTER
@@ -188,7 +187,7 @@ def _receive(p: ProgressRecord, psn: Int, is_read: Bool, restarted: Bool) -> Non
 
 
 @inlined
-def _rewinds(p: ProgressRecord, psn: Int, time: Int) -> None:
+def _rewinds(p: ProgressRecord, psn: Int) -> None:
     """Count a rewind to `psn`."""
     same = p.rounds > 0 and psn == np.int64(p.base_psn)
     p.rounds = np.int64(p.rounds) + 1 if same else 1
@@ -196,7 +195,6 @@ def _rewinds(p: ProgressRecord, psn: Int, time: Int) -> None:
     p.base_psn = psn
     if p.rounds > p.max_rounds:
         p.max_rounds = p.rounds
-        p.max_rounds_time = time
         p.max_rounds_psn = psn
         p.max_rounds_naked = p.naked if psn == np.int64(p.naked_psn) else 0
 
@@ -267,7 +265,7 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
             resent = v == verdicts.RETRANSMITTED or v == verdicts.RECOVERED
             if resent:
                 if not p.resending or not p.run_known or psn != np.int64(p.run_next):
-                    _rewinds(p, psn, time)
+                    _rewinds(p, psn)
                     acked = p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 0
                     if acked and v == verdicts.RETRANSMITTED:
                         _note(arrays, f, RESENT_AFTER_ACK, time, frame, tap, 1)

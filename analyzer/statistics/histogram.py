@@ -120,33 +120,14 @@ class HistogramPool(PerFlow[Histograms]):
     def add_all(self, other: HistogramPool) -> None:
         """Add the values of all flows of the other pool to our flow 0."""
         for flow, kind in zip(*np.nonzero(other.arrays.row), strict=True):
-            self.add(0, int(kind), other, int(flow))
-
-    def add(self, flow: int, kind: int, other: HistogramPool, theirs: int) -> None:
-        """Add the values of this kind of the other pool's flow `theirs`."""
-        row = other._row(theirs, kind)
-        if row < 0:
-            return
-        mine = self._own(flow, kind)
-        for at in np.flatnonzero(other.arrays.block[row]).tolist():
-            self._counts_at(mine, at)[:] += other._counts_at(row, at)
-        stats, added = self.arrays.stats[mine], other.arrays.stats[row]
-        stats[COUNT] += added[COUNT]
-        stats[SUM] = min(int(stats[SUM]) + int(added[SUM]), _MAX_SUM)
-        stats[MIN] = min(stats[MIN], added[MIN])
-        stats[MAX] = max(stats[MAX], added[MAX])
-
-    def add_values(self, flow: int, kind: int, value: int, count: int) -> None:
-        """Count a value >= 0 this many times."""
-        mine = self._own(flow, kind)
-        octave = max(value.bit_length() - SUB_BUCKET_BITS - 1, 0)
-        at, inside = divmod((octave << SUB_BUCKET_BITS) + (value >> octave), _BLOCK)
-        self._counts_at(mine, at)[inside] += count
-        stats = self.arrays.stats[mine]
-        stats[COUNT] += count
-        stats[SUM] = min(int(stats[SUM]) + value * count, _MAX_SUM)
-        stats[MIN] = min(stats[MIN], value)
-        stats[MAX] = max(stats[MAX], value)
+            row, mine = other._row(int(flow), int(kind)), self._own(0, int(kind))
+            for at in np.flatnonzero(other.arrays.block[row]).tolist():
+                self._counts_at(mine, at)[:] += other._counts_at(row, at)
+            stats, added = self.arrays.stats[mine], other.arrays.stats[row]
+            stats[COUNT] += added[COUNT]
+            stats[SUM] = min(int(stats[SUM]) + int(added[SUM]), _MAX_SUM)
+            stats[MIN] = min(stats[MIN], added[MIN])
+            stats[MAX] = max(stats[MAX], added[MAX])
 
     def _own(self, flow: int, kind: int) -> int:
         """The histogram, handed out when new."""

@@ -138,8 +138,6 @@ class Pool(NamedTuple):
     full: bool = True
     """Room for a record of every reference, so that kernels never run out; else the measure grows
     the array with `reserve`."""
-    merges: bool = True
-    """False: the records serve further packets only, and flows that merge have none."""
 
 
 class Tables(NamedTuple):
@@ -288,8 +286,6 @@ class PerFlow(Generic[Arrays]):
         """New references in the rows written: records of the other measure, and their places."""
         references, rows = self._references(follows), written[follows.reference[0]]
         numbers = references[rows].astype(np.int64)
-        if not (fresh or follows.merges):
-            numbers[:] = 0
         held = numbers > 0
         records = numbers[held] - 1
         places = np.arange(len(records)) + (0 if fresh else self._used(follows))

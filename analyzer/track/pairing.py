@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ...kernels.kernel import UInt16s, UInt32s
 from ...kernels.records import NamedTuple
 from ..decode.control import CmMessage
 from ..wire.bth import UC
@@ -100,31 +99,6 @@ class CmPairs:
         for table in self._tables():
             for key in list(table)[: max(len(table) - entries, 0)]:
                 del table[key]
-
-    def merge(self, other: CmPairs, endpoint_map: UInt32s, tap_map: UInt16s) -> None:
-        """Add the pairs and messages of a later part; the maps translate its endpoints and taps."""
-
-        def renamed(key: tuple[int, int, int]) -> tuple[int, int, int]:
-            return int(endpoint_map[key[0]]), int(endpoint_map[key[1]]), key[2]
-
-        self.note(
-            replace(
-                message,
-                src=int(endpoint_map[message.src]),
-                dst=int(endpoint_map[message.dst]),
-                tap=int(tap_map[message.tap]),
-            )
-            for message in other.messages
-        )
-        self.omitted += other.omitted
-        for active, passive in other.pairs.items():
-            self.pairs[renamed(active)] = renamed(passive)
-        for active, service in other.services.items():
-            self.services[renamed(active)] = service
-        self.first_psns |= {renamed(flow): psn for flow, psn in other.first_psns.items()}
-        for key, request in other._waiting.items():
-            src, dst, _ = renamed((request.src, request.dst, 0))
-            self._waiting[renamed(key)] = replace(request, src=src, dst=dst)
 
     def _keep(self, message: CmMessage) -> None:
         if len(self.messages) >= MESSAGES_KEPT:

@@ -81,10 +81,6 @@ def note_late(
     observe(histograms, flow, st.HELD_PACKETS, held)
     observe(histograms, flow, st.BYTE_OFFSET, held_bytes)
 
-    if stream.reordered == 1:
-        stream.first_gap_arrival = jump
-        stream.first_gap_time = jump_time
-        stream.first_run = stream.run
     if jump > stream.last_gap_arrival:
         if stream.reordered > 1:
             observe(histograms, flow, st.GAP_PACKETS, jump - stream.last_gap_arrival)

@@ -185,10 +185,7 @@ STREAM = np.dtype(
         ("max_extent", "i8"),
         ("last_gap_arrival", "i8"),  # RFC 4737 4.5: latest discontinuity a late packet pointed at
         ("last_gap_time", "i8"),
-        ("first_gap_arrival", "i8"),  # the earliest such discontinuity
-        ("first_gap_time", "i8"),
         ("run", "i8"),  # RFC 4737 4.6: in-order packets since the last late one
-        ("first_run", "i8"),  # packets of the first run that ended
         ("runs", "i8"),
         ("run_packets", "i8"),
         ("run_packets_squared", "i8"),

@@ -683,28 +683,19 @@ class FlowTracker(PerFlow[st.State]):
         return self.index_flows(table)
 
     def merge(self, other: FlowTracker, flow_map: Int32s) -> None:
-        """Take the flows of another tracker; see `PerFlow.merge`.
+        """Take the flows of another tracker; see `PerFlow.merge`. No packets may follow.
 
         `flow_map` is the result of `index_records` for them. The two have no host pair in common:
         flows of the same pair may be peers, and their packets share the search for peers. Events,
         which are in the order of the capture, are left to the caller.
         """
         ours = self.flows[flow_map]
-        self.see_taps(len(other.copies))
+        taps = len(other.copies)
+        self.see_taps(taps)
         super().merge(other, flow_map)
         for name in ("pair", "next_in_pair"):
             self.flows[name][flow_map] = ours[name]
         for name in ("peer", "candidate"):
             numbers = other.flows[name]
             self.flows[name][flow_map] = np.where(numbers >= 0, flow_map[numbers], -1)
-        mine, theirs = self.state, other.state
-        path_mtu = theirs.pairs["path_mtu"][other.flows["pair"]]
-        np.maximum.at(mine.pairs["path_mtu"], ours["pair"], path_mtu)
-        taps = len(other.copies)
-        mine.copies[:taps, :taps] += other.copies
-        mine.began[:taps] = np.minimum(mine.began[:taps], theirs.began[:taps])
-        for kind in (st.FIRST_WINDOW, st.CANDIDATES_SEEN):
-            mine.used[kind] = max(mine.used[kind], theirs.used[kind])
-        mine.used[st.UNFOLLOWED_TAPS] |= theirs.used[st.UNFOLLOWED_TAPS]
-        for tap in np.flatnonzero(self.copies.any(axis=1)).tolist():
-            mine.used[st.FOLLOWED_TAPS] |= 1 << min(tap, 62)
+        self.state.copies[:taps, :taps] += other.copies

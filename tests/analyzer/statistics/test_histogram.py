@@ -14,6 +14,7 @@ from rocescope.analyzer.statistics.histogram import (
     bucket_of,
     observe,
 )
+from rocescope.analyzer.statistics.per_flow import kept_flows
 from rocescope.kernels.kernel import kernel
 
 LARGEST = (1 << 63) - 1
@@ -70,3 +71,28 @@ def test_parts_merge_and_add_up(one, other):
     assert merged.bins(0, 1) == filled(*one).bins(0, 1)
     assert merged.bins(6, 1) == filled(*other).bins(0, 1)
     assert merged.quantiles(7, 1) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.integers(0, 1 << 40))),
+    st.lists(st.booleans(), min_size=10, max_size=10),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.integers(0, 1 << 40))),
+)
+def test_histograms_of_kept_flows_go_on(before, stays, after):
+    pool, alone = HistogramPool(2), HistogramPool(2)
+    for histograms in (pool, alone):
+        histograms.grow(10)
+    kept = kept_flows(np.array(stays))
+    for flow, kind, value in before:
+        observe_all(pool.arrays, flow, kind, np.array([value]))
+        if stays[flow]:
+            observe_all(alone.arrays, int(kept.number[flow]), kind, np.array([value]))
+    pool.keep(kept)
+    for flow, kind, value in after:
+        observe_all(pool.arrays, flow, kind, np.array([value]))
+        observe_all(alone.arrays, flow, kind, np.array([value]))
+    for flow in range(10):
+        for kind in range(2):
+            assert pool.bins(flow, kind) == alone.bins(flow, kind)
+            assert pool.quantiles(flow, kind) == alone.quantiles(flow, kind)
+    assert pool.arrays.used.tolist() == alone.arrays.used.tolist()

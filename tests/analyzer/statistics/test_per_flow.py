@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.statistics.histogram import HistogramPool
 from rocescope.analyzer.statistics.per_flow import (
     CodeCounts,
     PerFlow,
@@ -181,46 +180,7 @@ def test_memory_after_the_used_part_is_not_copied_or_written():
     assert measure.known_flows == 42
 
 
-def test_records_for_further_packets_only_do_not_merge():
-    class Passing(Measure):
-        layout: ClassVar = Measure.layout | {
-            "scarce": Pool(("holders", "pool"), used=0, full=False, merges=False),
-            "twins": Pool(("holders", "pool"), used=0, merges=False),
-        }
-
-    measure, other = Passing(), Passing()
-    measured([(0, 5)], other)
-    measure.merge(other, np.array([3], np.int32))
-    assert (measure.of(3)[1], measure.of(3)[0]) == (None, [5, -5])
-    assert measure.arrays.used[0] == 0
-
-
 def test_arrays_that_have_not_grown_keep_what_they_have():
     kept = kept_flows(np.array([True, False, True, True]))
     assert kept.of(3).tolist() == [0, 2]
     assert kept.holds(np.array([0, 1, 3, -1])).tolist() == [True, False, True, False]
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.integers(0, 1 << 40))),
-    st.lists(st.booleans(), min_size=10, max_size=10),
-    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.integers(0, 1 << 40))),
-)
-def test_histograms_of_kept_flows_go_on(before, stays, after):
-    pool, alone = HistogramPool(2), HistogramPool(2)
-    for one in (pool, alone):
-        one.grow(10)
-    kept = kept_flows(np.array(stays))
-    for flow, kind, value in before:
-        pool.add_values(flow, kind, value, 1)
-        if stays[flow]:
-            alone.add_values(int(kept.number[flow]), kind, value, 1)
-    pool.keep(kept)
-    for flow, kind, value in after:
-        pool.add_values(flow, kind, value, 1)
-        alone.add_values(flow, kind, value, 1)
-    for flow in range(10):
-        for kind in range(2):
-            assert pool.bins(flow, kind) == alone.bins(flow, kind)
-            assert pool.quantiles(flow, kind) == alone.quantiles(flow, kind)
-    assert pool.arrays.used.tolist() == alone.arrays.used.tolist()

@@ -6,7 +6,6 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -308,28 +307,6 @@ def test_either_order_and_none() -> None:
         order, why = measured(batch(rows)).entropy_order()
         assert order is None
         assert why is not None and reason in why
-
-
-@pytest.mark.thorough
-def test_merged_parts_are_the_whole() -> None:
-    """A part with other numbers of flows, and one that has no MRC at all."""
-    rows = [write(n, EV + n % 3, timestamp=n) for n in range(20)]
-    rows[3] |= {"payload_bytes": 100}
-    rows += [{"opcode": SACK, "entropy": EV, "psn": 5, "timestamp": 9, "rcvd_bytes": 3}]
-    rows += [{"opcode": NACK, "entropy": EV + 1, "psn": 6, "reason": 1}]
-    whole, merged = measured(batch(rows)), measured(batch(rows))
-    merged.merge(whole, np.array([3, 2], np.int32))
-    merged.merge(MrcMeasure(), np.array([4, 5], np.int32))
-    for f, at in ((0, 3), (1, 2)):
-        for name in ("packets", "sacks", "resends", "received_units", "nacks", "trimmed"):
-            assert np.array_equal(merged.flow(at)[name], whole.flow(f)[name]), name
-            assert np.array_equal(merged.flow(f)[name], whole.flow(f)[name]), name
-        for lane in (mrc_state.SENT, mrc_state.TOLD):
-            for name in ("key", "packets", "wire_bytes", "last_index", "first_ns", "nacks"):
-                assert merged.evs(at, lane)[name].tolist() == whole.evs(f, lane)[name].tolist()
-    assert [e["flow"] for e in merged.log()] == [1, 2]
-    assert merged.packets == 2 * whole.packets
-    assert merged.votes == tuple(2 * votes for votes in whole.votes)
 
 
 def test_memory_is_bounded() -> None:
