@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from pathlib import Path
 
+import jsonschema
 import pytest
+from traced_lab import lab
 
 from rocescope import cli
+from rocescope.discovery.asking import Said
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.report.files.results import json_schema
+
+# `rocescope fabric` and `rocescope generate` as people call them.
 
 
 @pytest.fixture
@@ -114,3 +123,138 @@ def test_generate_writes_what_analyze_reads(run, tmp_path):
     sprayed = [f["spraying_width"] for f in analysis["flows"] if f["payload_bytes"]]
     assert sprayed == pytest.approx([4.0] * 16, rel=1e-3)
     assert {f["src"] for f in analysis["flows"]} == {f"10.0.0.{n}" for n in range(1, 9)}
+
+
+# aggregate as a program: results, exit codes, one line for a mistake.
+
+FABRIC = ["--fabric", "leaf-spine:leaves=1,spines=1,hosts=16,rate=100G"]
+JOBS = ["--jobs", "count=2,workers=3,fragments=100,window=32,iterations=2"]
+WORDS = ["aggregate", *FABRIC, *JOBS, "--memory", "48", "-s", "atp", "-s", "esa"]
+
+
+def test_json_keeps_to_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*WORDS, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, json_schema("aggregate"))
+    assert [one["name"] for one in found["schemes"]] == ["atp", "esa"]
+    assert any(text.startswith("esa: the values of priorities") for text in found["assumed"])
+
+
+def test_rows_per_scheme_and_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*WORDS, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["scheme"], row["name"]) for row in rows] == [
+        ("atp", "job1 comm"), ("atp", "job2 comm"), ("esa", "job1 comm"), ("esa", "job2 comm"),
+    ]  # fmt: skip
+    assert all(float(row["completion_ns"]) > 0 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--runs", "0"], "--runs must be 1 to"),
+        (["--loss", "0.9"], "--loss must be 0 to 0.5"),
+        (["--loss", "nan"], "--loss must be 0 to 0.5"),
+        (["--duplicate", "0.3", "--reorder", "0.3"], "must be at most 0.5"),
+        (["--jitter", "-1"], "--jitter must be 0 to 10"),
+        (["--seed", "-1"], "--seed must be 0 to"),
+        (["--memory", "0"], "--memory must be 1 to"),
+        (["-s", "magic"], "there is no scheme 'magic'"),
+        (["--jobs", "workers=70"], "workers '70' is not a whole number from 1 to 62"),
+        (["--jobs", "count=3,workers=8"], "do not fit the free hosts"),
+        (["--until", "soon"], "--until"),
+        (["--top", "0"], "--top must be 1 or more"),
+        (["--jobs", ""], "--jobs is empty"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert cli.run([*WORDS, *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_a_captured_ring_is_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ring = str(tmp_path / "ring.pcap")
+    words = ["--hosts", "4", "--message-size", "99200", "--messages", "2"]
+    assert cli.run(["generate", "ring-allreduce", "-o", ring, *words]) == 0
+    words = ["aggregate", ring, *FABRIC, "-s", "atp", "--format", "json"]
+    assert cli.run([*words, "--jobs", "workers=2,fragments=50,window=32"]) == 0
+    first, other = json.loads(capsys.readouterr().out)["jobs"]
+    assert first["name"] == "job1 captured ring" and len(first["workers"]) == 4
+    # 400 packets of 248 bytes, twice and without a silence between them.
+    assert abs(first["fragments"] * first["iterations"] - 800) <= 2 and first["captured_ns"] > 0
+    assert other["name"] == "job2 comm" and other["captured_ns"] is None
+    assert not {*first["workers"], first["server"]} & {*other["workers"], other["server"]}
+
+    assert cli.run([*words[:-2], "--window", "0"]) == 2
+    assert "--window must be 1 to" in capsys.readouterr().err
+    assert cli.run(["aggregate", *FABRIC]) == 2
+    assert "give captures, or jobs with --jobs" in capsys.readouterr().err
+    assert cli.run([*WORDS, "--map", "order"]) == 2
+    assert "need captures" in capsys.readouterr().err
+
+
+# `rocescope recover-seed --ask` as people call it; captures: `test_replay.py`.
+
+SEEDS = ("--seeds", "0:0x10000")
+
+
+@pytest.fixture
+def run_recover_seed(capfd, monkeypatch):
+    """Run a command line: (exit code, standard output)."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments):
+        code = cli.run(["recover-seed", *(str(a) for a in arguments)])
+        return code, " ".join(capfd.readouterr().out.split())
+
+    return run
+
+
+@pytest.fixture
+def routers(need_tool, root):
+    need_tool("ip")
+    with lab() as made:
+        yield made
+
+
+@pytest.fixture
+def asked(routers, tmp_path):
+    """The options that ask leaf1 of the lab."""
+    folder = routers.save(tmp_path / "answers")
+    assert cli.run(["discover", str(folder), "-o", str(tmp_path / "fabric.yaml")]) == 0
+    return "--ask", "leaf1", "--fabric", tmp_path / "fabric.yaml"
+
+
+def test_a_router_is_learned_and_tested(run_recover_seed, routers, asked):
+    code, out = run_recover_seed(*asked, "--devices", f"netns:{routers.prefix}", *SEEDS)
+    assert code == 0
+    assert "Verified with other flows: 200 of 200 answers name the computed link." in out
+
+
+def linear(ports):
+    """A switch whose link is an XOR of bits of the UDP source port: no hash of Linux does this."""
+
+    def run(requests):
+        lines = []
+        for line in requests[0].stdin.decode().splitlines():
+            words = line.split()
+            dst, src, iif, sport = words[2], words[4], words[6], int(words[10])
+            link = (sport >> 3 ^ sport >> 7) & 1 | ((sport >> 2 ^ sport >> 9) & 1) << 1
+            answer = {"dst": dst, "from": src, "iif": iif, "dev": ports[link]}
+            lines.append(json.dumps([answer]) + "\n")
+        return [Said("".join(lines).encode(), "")]
+
+    return run
+
+
+@pytest.mark.thorough
+def test_a_function_without_a_seed_is_not_tested(run_recover_seed, routers, asked, monkeypatch):
+    ports = [routers.up(cable) for cable in routers.cables if cable.leaf == 1]
+    name = "rocescope.discovery.collect.parse_devices"
+    monkeypatch.setattr(name, lambda text: linear(ports))
+    code, out = run_recover_seed(*asked, "--devices", "netns:x", *SEEDS)
+    assert "An unknown linear function fits" in out
+    assert "not tested with other flows" in out
+    assert "Verified with" not in out
+    assert code == 1

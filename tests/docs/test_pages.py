@@ -45,7 +45,7 @@ NOT_RUN = {
     "make format": "changes the checkout",
     "make bench": "takes many minutes",
     "make test-kernel": "takes a kernel package",
-    "make docs": "tests/docs/test_formats.py and this file hold its results",
+    "make docs": "tests/docs/test_reference.py and this file hold its results",
     "make fuzz": "takes many minutes",
     "make reproductions": "takes many minutes",
     "make faults": "takes many minutes",

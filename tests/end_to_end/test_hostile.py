@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,17 +10,24 @@ import signal
 import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from examples import first
-from factories import Frame, pcap_bytes
+from factories import Frame, Pcapng, pcap_bytes
+from tui_driver import drive, text_of
+from waiting import until
 
 from rocescope import cli
 from rocescope.analyzer.measures.conformance.options import ConformanceOptions
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
+from rocescope.tui.exports import analysis_file
+from rocescope.tui.session.session import Session
+
+# Odd inputs, closed streams, signals: one clear line and an exit code, never a traceback.
 
 TIME_NS = 1_700_000_000_000_000_000
 NOBODY = 65534
@@ -300,3 +308,172 @@ def test_a_fabric_without_end() -> None:
     done = run("fabric", "/dev/zero")
     assert done.returncode == 2
     assert "/dev/zero is larger than" in one_line(done.stderr)
+
+
+# Captures of a few kB that once took minutes or gigabytes: a report in bounded memory.
+
+MEGABYTES = 400
+"""Largest memory of a run; the kinds took 854 MB to more than 9 GB."""
+# ru_maxrss would begin with the memory of the test process, which it is forked from.
+ANALYZED = """
+import pathlib, re, sys
+from rocescope import cli
+code = cli.run(["analyze", "--progress", "none", "--format", "json", sys.argv[1]])
+status = pathlib.Path("/proc/self/status").read_text()
+peak = int(re.search("VmHWM:[^0-9]*([0-9]+)", status)[1]) // 1024
+print(f"peak {peak} MB", file=sys.stderr)
+sys.exit(code)
+"""
+READ_IN_PART = "could not be read completely; the report covers the rest"
+CAPTURES = {
+    "bomb.pcap": (4, None, READ_IN_PART),
+    "many_taps.pcapng": (0, 800, None),
+    "most_interfaces.pcapng": (0, 300, None),
+    "names.pcapng": (0, 60, None),
+    "owner_comments.pcapng": (0, 20, None),
+    "ranks.pcapng": (0, 20, None),
+    "set_back.pcap": (0, 100, None),
+    "wild_time.pcapng": (0, 60, None),
+    "zeros.pcap": (4, 1, READ_IN_PART),
+}
+"""Exit code, RoCE packets (None: a part of them) and the message of each."""
+
+
+def test_each_capture_has_its_outcome(data: Path) -> None:
+    found = {path.name.removesuffix(".zst") for path in (data / "hostile").glob("*.zst")}
+    assert found == CAPTURES.keys()
+
+
+@pytest.mark.parametrize("name", first(4, CAPTURES))
+def test_it_ends_with_what_was_read(data: Path, name: str) -> None:
+    code, packets, message = CAPTURES[name]
+    path = data / "hostile" / f"{name}.zst"
+    assert path.stat().st_size < 20_000
+    done = subprocess.run(
+        [sys.executable, "-c", ANALYZED, str(path)], capture_output=True, text=True, check=False
+    )
+    *lines, peak = done.stderr.splitlines()
+    lines = [line for line in lines if "compiling kernels" not in line]
+    assert done.returncode == code, done.stderr
+    assert lines == ([] if message is None else [f"rocescope: {name}.zst {message}"])
+    assert int(peak.split()[1]) < MEGABYTES
+    (capture,) = json.loads(done.stdout)["captures"]
+    assert capture["roce_packets"] == packets or (packets is None and capture["roce_packets"] > 0)
+
+
+# Names from outside in every output: none steers a terminal, a browser or a spreadsheet.
+
+NAMES = {
+    "lines": "a\nSECOND\tb\rc",
+    "escape": "\x1b]0;x\x07",
+    "C1 control": "a\x9b2Jb",
+    "delete": "a\x7fb",
+    "direction": "\u202egnp\u2066x\u200f",
+    "end of markup": "[/]",
+    "link": "[link=http://x]y[/link]",
+    "formula": "=cmd|'x'!A0",
+    "page": "<script>alert(1)</script>",
+}
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(params=list(NAMES.values()), ids=list(NAMES))
+def named(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """A capture and a fabric: names of the file, its interfaces, an owner, a host, a switch."""
+    name: str = request.param
+    path = tmp_path / f"{name.replace('/', '|')}.pcapng"
+    owner = f"owner: QP 0x000012 at 11.0.0.1: pid 7 {name}, rank 3"
+    many = Pcapng().section(comment=owner).interface(name=name).interface(name=f"{name}2")
+    for i in range(30):
+        many.enhanced(TIME_NS + i * 9_000, packet(i))
+        if i % 4:
+            many.enhanced(TIME_NS + i * 9_000 + 500, packet(i), interface=1)
+    path.write_bytes(many.bytes())
+    fabric = tmp_path / "fabric.json"
+    assert cli.run(["fabric", "leaf-spine:leaves=2,spines=2,hosts=1", "-o", str(fabric)]) == 0
+    text = fabric.read_text()
+    for known in ("leaf1", "host1", "spine2"):
+        text = text.replace(f'"{known}"', json.dumps(f"{name}{known}"))
+    fabric.write_text(text)
+    missing = tmp_path / f"{name.replace('/', '|')}-missing.pcap"
+    empty = tmp_path / f"{name.replace('/', '|')}.txt"
+    empty.touch()
+    places = {"CAP": path, "FABRIC": fabric, "MISSING": missing, "EMPTY": empty}
+    return {"NAME": name} | {word: str(place) for word, place in places.items()}
+
+
+COMMANDS = [
+    "analyze CAP",
+    "analyze CAP --brief",
+    "analyze CAP --color always",
+    "analyze CAP --format json",
+    "analyze CAP --format csv",
+    "analyze CAP --fabric FABRIC",
+    "analyze MISSING",
+    "analyze EMPTY",
+    "check CAP",
+    "check CAP --format json",
+    "check CAP --format csv",
+    "compare CAP CAP",
+    "compare CAP CAP --format json",
+    "fabric FABRIC",
+    "fabric FABRIC --format json",
+    "fabric FABRIC --paths NAME,NAME",
+    "fabric NAME",
+    "fabric CAP",
+    "replay CAP --fabric FABRIC",
+    "replay CAP --fabric FABRIC --format json",
+    "replay --pattern all-to-all --fabric FABRIC",
+    "sweep CAP --fabric FABRIC --seeds 2",
+    "sweep --pattern all-to-all --fabric FABRIC --seeds 2 --format json",
+    "trace CAP --fabric FABRIC",
+    "trace CAP --fabric FABRIC --format json",
+    "discover MISSING",
+    "discover NAME",
+    "export CAP -o MISSING.NAME",
+    "analyze CAP --tap NAME=NAME",
+    "analyze CAP --filter NAME",
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_prints_them_raw(
+    named: dict[str, str], capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    capfd.readouterr()
+    words = [_filled(word, named) for word in command.split()]
+    with suppress(SystemExit):
+        cli.run(words)
+    out, err = capfd.readouterr()
+    for line in COLOUR.sub("", out + err).splitlines():
+        assert line.isprintable(), (command, line)
+        assert not line.lstrip().startswith("SECOND"), (command, line)
+    assert "internal error" not in err
+    assert "\x1b]8" not in out
+    if "csv" in command:
+        assert not re.search(r'(^|,)"?[=+@]', out, re.MULTILINE)
+    elif "json" in command and out:
+        json.loads(out)
+
+
+def _filled(word: str, named: dict[str, str]) -> str:
+    return re.sub("CAP|FABRIC|MISSING|EMPTY|NAME", lambda found: named[found[0]], word)
+
+
+@pytest.mark.parametrize("key", first(2, ["1", "2", "3", "4", "7", "8", "D"]))
+def test_no_screen_shows_them_raw(named: dict[str, str], key: str) -> None:
+    for line in drive([Path(named["CAP"])], [key], look=text_of):
+        assert line.isprintable(), line
+
+
+def test_no_page_runs_them(named: dict[str, str]) -> None:
+    session = Session.open([named["CAP"]])
+    session.start()
+    try:
+        until(lambda: not session.running)
+        page = analysis_file(session, ".html").decode()
+    finally:
+        session.close()
+    assert "<script" not in page
+    assert all(line.isprintable() for line in page.splitlines())

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
+import threading
+import time
+import typing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,9 +18,14 @@ import numba
 import numpy as np
 import pytest
 from examples import first
+from numba.core import codegen as numba_codegen
 
 from rocescope.kernels import kernel as kernels
-from rocescope.kernels.kernel import kernel, pointer_to, prefetch_item, subkernel
+from rocescope.kernels.kernel import Int, kernel, pointer_to, prefetch_item, subkernel
+from rocescope.kernels.numba_side import compiled_for, compiler_lock, dispatcher
+from rocescope.kernels.records import NamedTuple
+
+# Kernels are cached on disk; from there they run without numba, and do exactly the same.
 
 # Kernels are cached on disk; from there they run without numba, and do exactly the same.
 
@@ -335,3 +345,119 @@ def test_an_item_is_where_the_array_has_it():
     lines = assembly_of(fifth, records).splitlines()
     hints = [line for line in lines if "prefetch" in line]
     assert any("120(" in line for line in hints), hints
+
+
+# NamedTuple without checks, beside that of typing.
+
+
+class Ours(NamedTuple):
+    """A point."""
+
+    x: int
+    y: int = 5
+    """With a default."""
+
+    @property
+    def total(self) -> int:
+        return self.x + self.y
+
+
+class Theirs(typing.NamedTuple):
+    """A point."""
+
+    x: int
+    y: int = 5
+
+    @property
+    def total(self) -> int:
+        return self.x + self.y
+
+
+def test_the_class_is_the_same():
+    assert Ours._fields == Theirs._fields
+    assert Ours._field_defaults == Theirs._field_defaults
+    assert (Ours.__name__, Ours.__module__, Ours.__doc__) == ("Ours", __name__, Theirs.__doc__)
+    assert Ours.__annotations__ == {"x": "int", "y": "int"}
+    assert issubclass(Ours, tuple)
+
+
+def test_its_values_are_the_same():
+    ours, theirs = Ours(1), Theirs(1)
+    assert ours == theirs == (1, 5) and ours.total == theirs.total == 6
+    assert ours._replace(y=2) == theirs._replace(y=2)
+    assert repr(ours) == repr(theirs).replace("Theirs", "Ours")
+    assert pickle.loads(pickle.dumps(ours)) == ours
+    kinds: list[typing.Any] = [Ours, Theirs]
+    for made in kinds:
+        with pytest.raises(TypeError):
+            made()
+        with pytest.raises(TypeError):
+            made(1, z=2)
+
+
+# Kernels of several threads each get the cache folder of their own.
+
+config: Any = numba.config
+codegen: Any = numba_codegen
+
+
+def same(value: int) -> int:
+    return value
+
+
+@subkernel
+def halved(value: Int) -> Int:
+    print("halved", value)
+    return value // 2
+
+
+def quartered(value: Int) -> Int:
+    return halved(halved(value))
+
+
+def test_a_helper_becomes_machine_code_within_its_kernel_alone(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    finish = codegen.JITCodeLibrary._finalize_specific
+
+    def noted(library: Any) -> None:
+        made.append(library.name)
+        finish(library)
+
+    monkeypatch.setattr(codegen.JITCodeLibrary, "_finalize_specific", noted)
+    compiled_for(dispatcher(quartered, {}, None), (13,), None)(13)
+    assert "quartered" in made and not {"halved", "helper"} & set(made)
+    # What numba prints goes through the environment of the helper.
+    assert capfd.readouterr().out.split() == ["halved", "13", "halved", "6"]
+
+
+def test_threads_do_not_mix_up_their_cache_folders(tmp_path: Path) -> None:
+    before = config.CACHE_DIR
+
+    def made(number: int) -> Any:
+        return dispatcher(same, {"cache": True}, str(tmp_path / str(number)))
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(made, range(400)))
+    folders = [Path(compiled.stats.cache_path).parent.name for compiled in found]
+    assert folders == [str(number) for number in range(400)]
+    assert before == config.CACHE_DIR
+
+
+def test_who_compiles_does_not_wait_for_who_waits_for_the_compiler() -> None:
+    """A kernel that is being compiled asks for those it calls, whatever other threads do."""
+    waiting: Any = kernel(same)
+    asked: Any = kernel(same)
+
+    def compiles() -> None:
+        with compiler_lock:
+            other = threading.Thread(target=lambda: waiting.compiled, daemon=True)
+            other.start()
+            time.sleep(0.2)  # until it waits for the lock
+            assert asked.compiled
+
+    thread = threading.Thread(target=compiles, daemon=True)
+    thread.start()
+    thread.join(300)
+    assert not thread.is_alive()

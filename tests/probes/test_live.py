@@ -31,7 +31,7 @@ from rocescope.probes.program import compile as stub_headers
 from rocescope.probes.program import program
 from rocescope.probes.program.compile import load
 
-from .program.test_program import ENCAPSULATED, LONG, OTHER, PLAIN, SHORT
+from .test_program import ENCAPSULATED, LONG, OTHER, PLAIN, SHORT
 
 # What an opening took is released at the end, and when the opening fails.
 

@@ -26,7 +26,7 @@ from rocescope.probes.rings import Loss
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report
 
-from .test_sysfs import write
+from .test_bpf import write
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from rocescope.analyzer.decode.control import MOST_SPANS, CmMessage
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.results.captures import Pause, PauseSpan
 
-from ...end_to_end.test_decoding_of_captures import facts_of
+from ...end_to_end.test_decoding import facts_of
 
 # Connection management messages against ground truth, and hostile ones.
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 import random
 
 import msgspec
+import numpy as np
 import pytest
 from captures import DATA, data
 from cases import capture, case_of, table_of
-from conformance_traces import answer, last, write
+from conformance_traces import NAK, answer, last, response, write
 from examples import examples
-from factories_results import diagnosis
+from factories_results import diagnosis, hop
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.diagnosis import diagnose
-from rocescope.analyzer.diagnosis.diagnose import MOST_ALIKE, bounded, summary
+from rocescope.analyzer.diagnosis.diagnose import MOST_ALIKE, bounded, healthy, limits, summary
+from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
+from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.analyzer.results.captures import Ended
+from rocescope.analyzer.results.captures import CaptureGap, Ended, Pause, Sampling
 from rocescope.analyzer.results.diagnosis import Place
-from rocescope.commands.generate import generate
+from rocescope.commands.generate import generate, generate_mrc
+
+# Whole diagnoses: real captures with what is known of them, clean traffic, order of files.
 
 A, B = "10.0.0.1", "10.0.0.2"
 C40 = [  # three SENDs without a buffer in time, two wrong keys, one refusal, two dead receivers
@@ -281,3 +286,257 @@ def test_ended_flows_in_trouble_are_no_all_clear():
         "No fault found in the listed flows; 2 idle flows with anomalies removed from memory:"
         " 10 packets of 4 queue pairs"
     )
+
+
+# What captures cannot tell.
+
+ROWS = [write(0), last(1), answer(1)]
+
+
+def said(rows=ROWS, **changes):
+    return " | ".join(limits(case_of(rows, **changes)))
+
+
+def with_tap(**changes):
+    one = capture(table_of(ROWS))
+    tap = msgspec.structs.replace(one.taps[0], **changes)
+    return [msgspec.structs.replace(one, taps=[tap])]
+
+
+def test_one_tap_without_icrc():
+    assert "one tap: loss after it" in said()
+    assert "ICRCs were not checked (analyze FILE --icrc)" in said()
+    live = msgspec.structs.replace(capture(table_of(ROWS)), format="live")
+    assert "ICRCs were not checked (analyze FILE --icrc checks those" in said(captures=[live])
+    assert "not state dropped frames" not in said()
+
+
+def test_drops_of_the_capture():
+    assert "tap dropped 3 frames itself" in said(captures=with_tap(dropped_frames=3))
+    assert "does not state dropped frames" in said(captures=with_tap(dropped_frames=None))
+
+
+def test_packets_whose_way_is_known_in_part():
+    ways = TapHops([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, ["1 of 2 taps"], 1)
+    assert "3 packets still between two taps" in said(tap_hops=ways)
+    assert "2 packets tracked for a short time only" in said(tap_hops=ways)
+    assert "1 of 2 taps" in said(tap_hops=ways)
+    assert "1 lost or retransmitted packet without an exact time" in said(tap_hops=ways)
+
+
+def test_taps_that_no_packet_passes_one_after_the_other():
+    alone = TapHops([], [], np.zeros(0, VISIT), 1, 0, 0, 0, 0, 0, [], {}, (), 0)
+    text = "no packet was seen at two of the 2 taps"
+    taps = [msgspec.structs.replace(capture(table_of(ROWS)), name=name) for name in ("a", "b")]
+    assert text in said(tap_hops=alone, captures=taps)
+    assert text not in said(tap_hops=alone)
+    assert text not in said(captures=taps)
+    flows = case_of(ROWS).flows
+    sprayed = [msgspec.structs.replace(flow, taps={"a": 1, "b": 1}) for flow in flows]
+    assert text in said(tap_hops=alone, captures=taps, flows=sprayed)
+    both = [msgspec.structs.replace(flow, tap_copies=1) for flow in flows]
+    assert text not in said(tap_hops=alone, captures=taps, flows=both)
+
+
+def test_samples():
+    sampling = Sampling(one_in=100, estimated_packets=1, estimated_wire_bytes=1, error_percent=1)
+    assert "samples only" in said(captures=with_tap(sampling=sampling))
+
+
+def test_truncated_frames():
+    cut = [capture(table_of(ROWS), icrc={"ok": 1, "bad": 0, "truncated": 2})]
+    assert "2 frames are truncated" in said(captures=cut)
+
+
+@pytest.mark.parametrize(
+    ("priorities", "option"),
+    [({}, " (--dscp-priority)"), ({26: 3}, " (--dscp-priority)"), (None, "")],
+)
+def test_the_option_for_priorities_is_named_where_the_analysis_has_it(priorities, option):
+    paused = with_tap(pauses=[Pause(3, 1, 0, 9, 10.0, 10, 60)])
+    told = said(captures=paused, dscp_priority=priorities)
+    assert f"the priority of DSCP 0 in the switches is unknown{option}: DSCP / 8 decides" in told
+
+
+def test_how_it_was_read():
+    assert said(complete=False).startswith("incomplete")
+    cut = [capture(table_of(ROWS), damaged_places=1)]
+    assert "cannot be read in full" in said(captures=cut)
+    ring = [capture(table_of(ROWS), damaged_places=1, gaps=[CaptureGap(1, 2, "x is cut short")])]
+    assert "cannot be read in full" not in said(captures=ring)  # the gap tells more
+
+
+def test_a_filter_of_the_analysis():
+    case = case_of(ROWS, filtered=True)
+    case.measuring.filtered = True
+    assert limits(case)[0].startswith("a filter is set")
+    case.registry.taps[0].filter = "qp == 0x11"
+    assert limits(case)[0].startswith("captured with a filter (qp == 0x11)")
+    assert limits(case)[1].startswith("a filter is set")
+
+
+def test_a_filter_of_the_capture_is_named():
+    case = case_of(ROWS, filtered=True)
+    case.registry.taps[0].filter = "udp dst port 4791"
+    assert not any("filter" in line for line in limits(case))
+    case.registry.taps[0].filter = "qp == 0x11"
+    assert limits(case)[0] == (
+        "captured with a filter (qp == 0x11): packets outside it are not counted, and their "
+        "loss is unknown"
+    )
+    assert not any("a filter is set" in line for line in limits(case))
+
+
+def test_one_direction():
+    assert "1 flow without any packet of the other direction" in said(ROWS[:2])
+    assert "other direction" not in said()
+
+
+def test_names_are_plain():
+    assert "\x1b" not in said(captures=with_tap(name="a\x1bb", dropped_frames=1))
+
+
+def test_nothing_to_limit():
+    assert limits(case_of([])) == []
+
+
+def test_what_is_unknown_of_flows_that_left():
+    case = case_of(ROWS)
+    case.measuring.ended = Ended(
+        flows=9, partial_flows=1, untapped_flows=2, unknown_between_taps=465, missed_by_captures=3
+    )
+    found = " | ".join(limits(case))
+    assert "1 flow seen only in part" in found
+    assert "2 flows on paths without a tap" in found
+    assert "465 packets of flows that were removed from memory, which the next tap did not" in found
+    assert "3 packets of flows that were removed from memory are missing in the capture" in found
+
+
+# Claims, and when they are withdrawn.
+
+CLEAN = [write(0), last(1), answer(1), write(2), last(3), answer(3)]
+
+
+def test_claims_say_what_they_cover():
+    assert healthy(case_of(CLEAN), []) == [
+        "4 request and response packets: none lost, retransmitted, reordered or duplicated"
+        " before the tap, from the first captured packet of each flow on",
+        "2 ACKs: no NAK, no RNR NAK",
+        "1 queue pair: none stalled",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first_psn", "rows", "claimed"),
+    [
+        (0, CLEAN, " before the tap"),
+        (1, CLEAN, " before the tap, from the first captured packet of each flow on"),
+        (None, CLEAN, " before the tap, from the first captured packet of each flow on"),
+        (
+            0,
+            [*CLEAN, response(4)],
+            " before the tap, from the first captured packet of each flow on",
+        ),
+    ],
+    ids=["agreed", "another sequence", "no CM", "responses"],
+)
+def test_no_loss_is_claimed_before_the_first_packet_unless_cm_names_its_psn(
+    first_psn, rows, claimed
+):
+    case = case_of(rows)
+    if first_psn is not None:
+        flow = case.measuring.tracker.flows[0]
+        key = int(flow["src"]), int(flow["dst"]), int(flow["dest_qp"])
+        case.measuring.cm.first_psns[key] = first_psn
+    assert healthy(case, [])[0].partition("duplicated")[2] == claimed
+    case.measuring.ended = Ended(flows=1, request_packets=9, sequenced_packets=9)
+    assert healthy(case, [])[0].endswith("from the first captured packet of each flow on")
+
+
+def test_each_fault_withdraws_its_claim():
+    lossy = [write(0), last(1), answer(1), last(3), answer(2, NAK), write(2, ip_id=90, at=99)]
+    claims = " ".join(healthy(case_of(lossy), []))
+    assert "none reordered or duplicated" in claims
+    assert "NAK" not in claims
+    loss = diagnosis().findings[0]
+    assert "lost" not in " ".join(healthy(case_of(CLEAN), [loss]))
+    late = msgspec.structs.replace(loss, kind="reordering")
+    assert "reordered" not in " ".join(healthy(case_of(CLEAN), [late]))
+
+
+def test_flows_that_left_in_trouble_withdraw_claims():
+    """A flow of which the tap saw only a part has no count of losses."""
+    case = case_of([row | {"traffic_class": 2} for row in CLEAN])
+    case.measuring.ended = Ended(flows=1, flows_in_trouble=1, marked_between_taps=1)
+    claims = " ".join(healthy(case, []))
+    assert "none retransmitted, reordered or duplicated" in claims
+    assert "lost" not in claims and "stalled" not in claims and "CE" not in claims
+
+
+def test_packets_without_an_order_that_left_are_in_no_claim():
+    case = case_of(CLEAN)
+    case.measuring.ended = Ended(flows=2, request_packets=90, sequenced_packets=30)
+    assert healthy(case, [])[0].startswith("34 request and response packets: none lost")
+
+
+def test_flows_seen_in_part_that_left_withdraw_the_claim_about_psns():
+    case = case_of(CLEAN)
+    case.measuring.ended = Ended(flows=2, request_packets=9, sequenced_packets=9, partial_flows=1)
+    assert not any("lost" in claim or "reordered" in claim for claim in healthy(case, []))
+
+
+def test_a_filter_withdraws_all():
+    assert healthy(case_of(CLEAN, filtered=True), []) == []
+
+
+def test_marks_need_packets_that_can_be_marked():
+    capable = [row | {"traffic_class": 2} for row in CLEAN]
+    assert "6 ECN-capable packets: none marked CE" in healthy(case_of(capable), [])
+    marked = [row | {"traffic_class": 3} for row in CLEAN]
+    assert not any("CE" in claim for claim in healthy(case_of(marked), []))
+
+
+def test_checked_icrcs():
+    table = table_of(CLEAN)
+    good = capture(table, icrc={"ok": 6, "bad": 0, "truncated": 0})
+    assert "6 ICRCs: none wrong" in healthy(case_of(CLEAN, captures=[good]), [])
+    bad = capture(table, icrc={"ok": 5, "bad": 1, "truncated": 0})
+    assert not any("ICRC" in claim for claim in healthy(case_of(CLEAN, captures=[bad]), []))
+    none = capture(table, icrc={"ok": 0, "bad": 0, "truncated": 6})
+    assert not any("ICRC" in claim for claim in healthy(case_of(CLEAN, captures=[none]), []))
+
+
+def test_one_direction_is_no_proof_of_life():
+    assert not any("stalled" in claim for claim in healthy(case_of(CLEAN[:2]), []))
+
+
+def test_queue_pairs_whose_answers_may_pass_no_tap_are_not_claimed_to_live():
+    """The sender goes back to a later packet without an answer at the tap."""
+    waits = [write(0, at=0), write(1, at=1), last(2, at=2)]
+    waits += [last(2, at=60_000 * n, ip_id=90 + n) for n in (1, 2, 3)]
+    lives = [row | {"dest_qp": 0x21, "udp_sport": 50_000} for row in waits[:3]]
+
+    def claims(rows, pairs):
+        case = case_of(rows)
+        peers = {flow: peer for pair in pairs for flow, peer in (pair, pair[::-1])}
+        case.__dict__["peers"] = peers  # connected by CM messages
+        return [claim for claim in healthy(case, []) if "stalled" in claim]
+
+    assert claims(waits, [(0, 9)]) == []
+    assert claims([*waits, *lives], [(0, 9), (1, 8)]) == ["1 queue pair: none stalled"]
+
+
+def test_packets_on_ways_without_a_tap_withdraw_the_claim_of_the_hops():
+    one = hop(lost_packets=0, lost_percent=0.0, lost_by_flow=[], passed_packets=100)
+    for left, claimed in ((0, True), (1, False)):
+        ways = TapHops([TapHop(1, 2)], [], np.zeros(0, VISIT), 0, 0, 0, 0, 0, 0, [], {}, left=left)
+        claims = healthy(case_of(CLEAN, hops=[one], tap_hops=ways), [])
+        assert ("1 hop, 100 packet hops: no loss" in claims) == claimed
+
+
+@pytest.mark.parametrize("trim", [0.0, 0.02])
+def test_receivers_of_mrc_that_ask_for_trimmed_packets_are_not_called_without_naks(trim, tmp_path):
+    path = tmp_path / "mrc.pcap"
+    generate_mrc(output=path, messages=2, trim=trim)
+    claims = analyze([str(path)], AnalyzeOptions()).diagnosis.healthy
+    assert any("no NAK" in claim for claim in claims) == (not trim)

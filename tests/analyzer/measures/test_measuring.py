@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 
 import msgspec
 import numpy as np
@@ -10,15 +11,17 @@ import pytest
 from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from traffic import ACK, NAK_SEQUENCE_ERROR, WRITE_ONLY, packets
+from traffic import ACK, NAK_SEQUENCE_ERROR, WRITE_ONLY, batches, packets
 
-from rocescope.analyzer.measures.measuring import Measuring
+from rocescope.analyzer.measures.measuring import LATEST, Departed, Measuring, PacketClock
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.analyzer.track.state import EVENT_NAMES, FOLLOWED_TAPS, UNFOLLOWED_TAPS
 from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.packets import ACK_REQUEST, PacketTable
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
+
+# Parts by host pair, measured apart and merged, give what the whole gives.
 
 WINDOW_NS = 100_000
 
@@ -164,3 +167,45 @@ def test_taps_that_show_only_while_reading():
     whole = Measuring(WINDOW_NS, many_taps=True)
     whole.update(table)
     assert whole.packets_before_taps == 0
+
+
+# Names of flows that left: a set of names is the twin.
+
+FLOW = np.dtype([("src", "i4"), ("dst", "i4"), ("dest_qp", "i4")])
+names = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=20)
+
+
+@given(st.lists(st.tuples(names, names), max_size=4))
+def test_departed_is_a_set_of_names(steps):
+    departed, twin = Departed(), set()
+    for leaving, coming in steps:
+        departed.add(np.array(leaving, FLOW))
+        twin |= set(leaving)
+        assert len(departed) == len(twin)
+        assert departed.returned(np.array(coming, FLOW)) == sum(name in twin for name in coming)
+
+
+# The packet clock is the median of the latest packets, however the batches are cut.
+
+TIMES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=60)
+
+
+@given(TIMES, st.lists(st.integers(0, 60)))
+def test_the_median_of_the_latest_packets(times, cuts):
+    clock = PacketClock()
+    assert clock.now_ns is None
+    table = packets([{"time_ns": time} for time in times])
+    for part in batches(table, cuts):
+        clock.update(part.time_ns)
+    expected = statistics.median_low(times[-LATEST:]) if times else None
+    assert clock.now_ns == expected
+
+
+@given(st.lists(st.integers(0, 1000), min_size=LATEST), st.data())
+def test_seven_wild_times_among_fifteen_packets_stay_within_the_others(times, data):
+    times = sorted(times)[-LATEST:]
+    clock = PacketClock()
+    wild = data.draw(st.sets(st.integers(0, LATEST - 1), max_size=LATEST // 2))
+    mixed = [10**18 if at in wild else time for at, time in enumerate(times)]
+    clock.update(np.array(mixed, np.int64))
+    assert times[0] <= clock.now_ns <= times[-1]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from captures import data
 from hypothesis import given
 from hypothesis import strategies as st
 from tracked_batches import (
@@ -23,9 +26,11 @@ from rocescope.analyzer.measures.series import (
     DEFAULT_WINDOW_NS,
     MAX_WINDOWS,
     Activity,
+    Idle,
     Totals,
 )
 from rocescope.analyzer.results.base import Series
+from rocescope.analyzer.results.flow import IdleGaps
 from rocescope.analyzer.track.batch import (
     DUPLICATE,
     MIRROR_DUPLICATE,
@@ -36,6 +41,9 @@ from rocescope.analyzer.track.batch import (
     TAP_COPY,
 )
 from rocescope.analyzer.wire.packets import HAS_AETH
+from rocescope.tui.session.session import Session
+
+# Series and activity against exact values, plain twins, and themselves cut in parts.
 
 TAPS = ["a", "b", "c", "d"]
 YEAR_NS = 365 * 86400 * 10**9
@@ -203,3 +211,67 @@ def test_activity_fills_at_least_half_of_its_bins(span_ns):
     assert ACTIVITY_BINS / 2 <= len(bins[0]) <= ACTIVITY_BINS
     assert len(bins[0]) == len(bins[1])
     assert sum(map(sum, bins)) == 1000 * 1094
+
+
+# Idle gaps against a plain count.
+
+
+def test_known_gaps():
+    times = np.cumsum([0, 1, 10_000, 10_001, 50_001, 100_000, 100_001, 700_000, -5_000_000, 3])
+    got = updated(Idle(), [tracked([{"time_ns": START_NS + int(t)} for t in times])])
+    assert got.gaps(0) == IdleGaps(
+        over_10us=5, over_50us=4, over_100us=2, over_500us=1, max_ns=700_000
+    )
+    assert got.gaps(77) == IdleGaps(0, 0, 0, 0, 0)
+
+
+steps = st.sampled_from([0, 1, 9_999, 10_000, 10_001, 60_000, 100_001, 10**6, -20_000])
+rows = st.lists(st.tuples(st.integers(0, 3), steps), max_size=50).map(
+    lambda items: [
+        {"flow": flow, "time_ns": START_NS + int(t)}
+        for (flow, _), t in zip(items, np.cumsum([s for _, s in items]), strict=True)
+    ]
+)
+
+
+def twin_idle(rows, flow):
+    times = [r["time_ns"] for r in rows if r["flow"] == flow]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    over = [sum(g > limit * 1000 for g in gaps) for limit in (10, 50, 100, 500)]
+    return IdleGaps(*over, max([0, *gaps]))  # type: ignore[call-arg]
+
+
+@given(rows, CUTS)
+def test_equals_the_twin_however_the_capture_is_split_or_merged(rows, cuts):
+    batch = tracked(rows, 4)
+    got = updated(Idle(), parts(batch, cuts))
+    even, odd, flows = split_by_flow(batch)
+    merged = updated(Idle(), [even])
+    merged.merge(updated(Idle(), [odd]), flows)
+    for flow in range(4):
+        assert got.gaps(flow) == merged.gaps(flow) == twin_idle(rows, flow)
+
+
+def test_late_packets_lie_where_their_times_are():
+    session = Session.open([str(data("i03_write_reorder5_AtoB"))])
+    session.start()
+    assert session.wait(300)
+    snapshot = session.snapshot()
+    session.close()
+    flows, late = snapshot.flows, snapshot.late
+    judged = flows.late >= 0
+    assert late.values.sum(axis=0)[judged].tolist() == flows.late[judged].tolist()
+    line = snapshot.timeline  # counted by another measure, in windows of 10 ms
+    when = line.start_ns + np.flatnonzero(line["reordered_packets"]) * line.window_ns
+    assert late.start_ns >= when[0] - late.bin_ns
+    assert late.start_ns + len(late.values) * late.bin_ns <= when[-1] + line.window_ns + late.bin_ns
+    assert late.of(len(flows)) == []
+
+
+def test_without_late_packets_nothing_is_kept():
+    session = Session.open([str(data("c40_rc_oddities_ipv4"))])
+    session.start()
+    assert session.wait(300)
+    late = session.snapshot().late
+    session.close()
+    assert late.values.size == 0 or not late.values.any()

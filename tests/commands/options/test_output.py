@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,9 @@ from factories_results import analysis, capture
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.summary.trust import ENDED_EARLY
 from rocescope.commands.options.output import Format, Output, ReportOutput, exit_code
+from rocescope.commands.options.progress import steps_shown
+
+# Exit codes of analyses that are not complete.
 
 # Exit codes of analyses that are not complete.
 
@@ -73,3 +77,27 @@ def test_warnings_go_to_standard_error_with_rows(
         to.write(lambda page: page.line("report"), lambda f: f.encode(), ["two taps"])
         assert (tmp_path / "r").read_text().strip() == ("report" if format == "table" else format)
         assert capsys.readouterr().err == said
+
+
+# Progress in steps.
+
+
+def test_lines_of_json(capsys):
+    with steps_shown("json") as tell:
+        tell("seeds", 3, 10)
+        tell("seeds", 10, 10)
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert told == [{"step": "seeds", "done": done, "total": 10} for done in (3, 10)]
+
+
+def test_without_a_terminal_only_compiling_is_told_once(capsys):
+    with steps_shown("auto") as tell:
+        for what in ("seeds", "compiling kernels", "compiling kernels", "seeds"):
+            tell(what, 1, 2)
+    assert capsys.readouterr().err.count("compiling kernels") == 1
+
+
+def test_none(capsys):
+    with steps_shown("none") as tell:
+        assert tell is None
+    assert capsys.readouterr().err == ""

@@ -7,11 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
-from captures import data
+from captures import DATA, data
+from replay_traffic import traffic
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.cli import run as cli
+from rocescope.replay.compare.captured import as_captured, links_of, with_recovered_seeds
+from rocescope.replay.compare.flows import fabric_summary, mapped, replay, traffic_summary
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -19,8 +23,15 @@ from rocescope.replay.generate.from_pattern import generate
 from rocescope.replay.generate.patterns import Settings
 from rocescope.replay.generate.pcap_writer import write_pcap
 from rocescope.replay.generate.queue_pairs import Sending
+from rocescope.replay.hashing.seeded import SeedRange
+from rocescope.replay.hashing.settings import HashSettings
+from rocescope.replay.results import AS_CAPTURED
+from rocescope.replay.strategies.registry import parse_strategy
+from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.report.files import encode_json
 from rocescope.report.files.results import json_schema
+
+# A request that is checked before anything is read, and read once.
 
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
 TAPS = tuple(
@@ -171,3 +182,123 @@ def test_the_evidence_of_links_is_in_the_result(tmp_path: Path) -> None:
     jsonschema.validate(json.loads(encode_json(result)), json_schema("replay"))
     timed, _ = PreparedReplay(replace(request, model="")).by_packets(request.strategies)
     assert timed.traffic.linked is None  # not looked for
+
+
+# The loads of captured links, against the seed that the switches really used.
+
+# The loads of captured links, against the seed that the switches really used.
+
+CAPTURED_FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=2")
+CLEAN = sorted(str(path) for path in (DATA / "leafspine" / "r01_clean_write").glob("*.pcap.?z"))
+SPINES = [path for path in CLEAN if "spine" in path]
+TRUE = "ecmp:hash=linux,policy=1,seed=305419896,per-switch=equal"
+"""The seed of the routers, see topology.json of the run."""
+
+
+def test_loads_are_those_of_the_seed_of_the_switches() -> None:
+    traffic = traffic_from_capture(CLEAN, CAPTURED_FABRIC, "order")
+    found = as_captured(traffic, CAPTURED_FABRIC)
+    assert found is not None and found.name == AS_CAPTURED
+    model = replay(traffic, CAPTURED_FABRIC, [parse_strategy(TRUE)], []).strategies[0]
+    expected = {link.name: (link.wire_bytes, link.flows) for link in model.links}
+    seen = {link.name: (link.wire_bytes, link.flows) for link in found.links}
+    assert seen == {name: expected[name] for name in seen}
+    assert sorted(seen) == [
+        *(f"leaf1>spine{n}" for n in range(1, 5)),
+        *(f"spine{n}>leaf1" for n in range(1, 5)),
+    ]
+    assert found.notes == ["16 links were not captured; they are left out"]
+
+
+def test_without_a_link_of_a_set_nothing_is_compared() -> None:
+    assert (
+        as_captured(traffic_from_capture(SPINES[:3], CAPTURED_FABRIC, "order"), CAPTURED_FABRIC)
+        is None
+    )
+
+
+def test_one_capture_and_unknown_names_have_no_row() -> None:
+    assert (
+        as_captured(traffic_from_capture(SPINES[:1], CAPTURED_FABRIC, "order"), CAPTURED_FABRIC)
+        is None
+    )
+    assert np.all(links_of(["eth0.pcap", "eth1.pcap"], CAPTURED_FABRIC) == -1)
+
+
+@pytest.mark.parametrize("name", ["leaf1-spine2", "spine2_to_leaf1", "a/leaf1-spine2.pcap.gz"])
+def test_a_tap_is_named_by_both_ends_of_its_link(name: str) -> None:
+    (ways,) = links_of([name], CAPTURED_FABRIC)
+    assert {CAPTURED_FABRIC.link_name(int(link)) for link in ways} == {
+        "leaf1>spine2",
+        "spine2>leaf1",
+    }
+
+
+# Seeds of switches from a captured run, against the seed that the switches really used.
+
+RECOVERED_FABRIC = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=2")
+RECOVERED_SPINES = tuple(
+    sorted(str(p) for p in (DATA / "leafspine" / "r01_clean_write").glob("leaf1-spine*.pcap.gz"))
+)
+NEAR = SeedRange(0x12345600, 0x12345700)
+RECOVERED_TRUE = HashSettings("linux", seed=0x12345678, extra={"policy": 1})
+"""The seed of the routers, see topology.json of the run."""
+
+
+@pytest.mark.thorough
+def test_both_leaves_by_the_links_of_one() -> None:
+    request = ReplayRequest("", captures=RECOVERED_SPINES, map="order")
+    fabric, found = with_recovered_seeds(request, RECOVERED_FABRIC, NEAR)
+    assert found == ["leaf1", "leaf2"]
+    own = dict(zip(RECOVERED_FABRIC.nodes.names, fabric.hash_settings, strict=False))
+    assert own["leaf1"] == own["leaf2"] == RECOVERED_TRUE
+    assert own["leaf1"].seed_recovered
+    assert {own[f"spine{n}"] for n in range(1, 5)} == {None}
+
+
+def test_settings_of_the_fabric_stay() -> None:
+    mine = HashSettings("crc32", seed=7)
+    fabric = replace(RECOVERED_FABRIC, hash_settings=(mine, *RECOVERED_FABRIC.hash_settings[1:]))
+    request = ReplayRequest("", captures=RECOVERED_SPINES, map="order")
+    after, found = with_recovered_seeds(request, fabric, NEAR)
+    assert found == ["leaf2"] and after.hash_settings[0] == mine
+
+
+def test_nothing_is_recovered_without_all_links_of_a_switch() -> None:
+    request = ReplayRequest("", captures=RECOVERED_SPINES[:3], map="order")
+    assert with_recovered_seeds(request, RECOVERED_FABRIC, NEAR) == (RECOVERED_FABRIC, [])
+
+
+# What all comparisons share: flows between hosts of the fabric, and the records of both.
+
+CLOS = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=2")
+OFFERED = traffic(CLOS, [0, 1, 0], [2, 3, 3])
+
+
+def test_flows_of_other_hosts_are_left_out_and_named() -> None:
+    outside = replace(
+        OFFERED,
+        dst_host=np.array([2, -1, 3], np.int32),
+        unmapped=tuple(f"192.0.2.{i}" for i in range(1, 11)),
+        warnings=("first",),
+    )
+    inside, (first, left_out) = mapped(outside, CLOS)
+    assert first == "first" and inside.dst_host.tolist() == [2, 3]
+    assert "1 of 3 flows" in left_out and "192.0.2.8, ..." in left_out
+    assert mapped(OFFERED, CLOS) == (OFFERED, [])
+
+
+def test_traffic_without_a_host_of_the_fabric_is_refused() -> None:
+    nobody = replace(OFFERED, src_host=np.full(3, -1, np.int32), unmapped=("192.0.2.1",))
+    with pytest.raises(UsageError, match=r"no flow runs between hosts .* 192\.0\.2\.1: use --map"):
+        mapped(nobody, CLOS)
+
+
+def test_the_records_count_flows_hosts_and_links() -> None:
+    told = traffic_summary(OFFERED, ["a.pcap"])
+    assert (told.flows, told.units, told.hosts, told.sources) == (3, 3, 4, ["a.pcap"])
+    assert (told.packets, told.wire_bytes) == (OFFERED.packets.sum(), OFFERED.wire_bytes.sum())
+    down = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=2,down=leaf1-spine1")
+    links = fabric_summary(CLOS).links
+    assert (fabric_summary(down).links, fabric_summary(down).links_down) == (links - 2, 2)
+    assert (fabric_summary(CLOS).hosts, fabric_summary(CLOS).switches) == (4, 4)

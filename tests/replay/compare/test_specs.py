@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from dataclasses import replace
 
 import pytest
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.replay.compare.prepared import PreparedReplay
+from rocescope.replay.compare.request import ReplayRequest, with_words
 from rocescope.replay.compare.specs import (
     check_classes,
+    pairs_of,
     parse_classes,
     parse_failures,
     parse_lossless,
@@ -16,9 +21,14 @@ from rocescope.replay.compare.specs import (
     parse_shape,
     parse_transport,
 )
+from rocescope.replay.compare.vary import replay_varied
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.captured import Shape
 from rocescope.replay.packets.model.queueing import Pfc, TrafficClass
+from rocescope.replay.results import ReplayResult, short_titles
+from rocescope.report.files.results import encode
+
+# Options of the packet engine: what they mean, and mistakes by the name of their key.
 
 PLANES = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=2,rate=100G")
 US = 1_000_000
@@ -269,3 +279,145 @@ def test_failures_that_make_no_sense(text: str) -> None:
 def test_mistakes_are_told_with_an_example(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=f"^--fail {re.escape(text)}: .*{words}"):
         parse_failures([text], "never", PLANES, 1)
+
+
+# `--pattern`: its options are named as they are written there.
+
+FABRIC = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=4")
+ONE = parse_fabric("leaf-spine:leaves=1,spines=1,hosts=1")
+
+
+def test_options_and_defaults() -> None:
+    pairs, acks = pairs_of("permutation:qps=3,acks=no", FABRIC)
+    assert (len(pairs), acks) == (24, False)
+    assert pairs_of("incast:fan-in=2", FABRIC)[1]
+
+
+@pytest.mark.parametrize(
+    ("spec", "mtu", "told"),
+    [
+        ("permutation", 9000, "--model: mtu=9000: a path MTU of RoCE is one of 256, 512"),
+        ("permutation:qps=0", 4096, "--pattern permutation: qps must be 1 to 4096, not 0"),
+        ("permutation:hosts=9", 4096, "--pattern permutation: 9 hosts, but the fabric has 8"),
+        ("permutation:messages=0", 4096, "--pattern permutation: message-size, messages and"),
+        ("incast:fan-in=9", 4096, "--pattern incast: fan-in must be 1 to 7 for 8 hosts"),
+        ("jam", 4096, "--pattern jam: there is no pattern 'jam'; there are permutation"),
+        (
+            "permutation:fan=1",
+            4096,
+            "--pattern permutation has no option 'fan' at column 13; did you mean fan-in?",
+        ),
+        ("permutation:acks=1", 4096, "--pattern permutation: acks=1: use yes or no"),
+    ],
+)
+def test_mistakes(spec: str, mtu: int, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        pairs_of(spec, FABRIC, path_mtu=mtu)
+    assert str(caught.value).startswith(told)
+
+
+def test_a_fabric_of_one_host_has_no_traffic() -> None:
+    with pytest.raises(UsageError, match="^--pattern permutation: hosts must be 2 to .*, not 1$"):
+        pairs_of("permutation", ONE)
+
+
+# Titles of strategies.
+
+# Titles of strategies.
+
+REQUEST_FABRIC = "leaf-spine:leaves=2,spines=2,hosts=2,rate=100G,delay=500ns"
+PATTERN = "permutation:message-size=8192"
+
+
+def _replayed(*strategies: str) -> ReplayResult:
+    request = ReplayRequest(REQUEST_FABRIC, strategies, pattern=PATTERN, packets=True)
+    return PreparedReplay(request).by_packets(strategies, None)[0]
+
+
+@pytest.mark.parametrize(
+    ("strategies", "titles", "short"),
+    [
+        (
+            ("host-spray:evs=9", "host-spray:evs=9,order=turns", "drill"),
+            ["host-spray (evs=9)", "host-spray (evs=9, order=turns)", "drill"],
+            ["host-spray (evs=9)", "host-spray (evs=9, order=turns)", "drill"],
+        ),
+        (
+            ("jsq:ties=first", "jsq", "ecmp"),
+            [
+                "jsq (ties=first, acks=random)",
+                "jsq (ties=random, acks=random)",
+                "ecmp (hash=linux)",
+            ],
+            ["jsq (ties=first, acks=random)", "jsq (ties=random, acks=random)", "ecmp"],
+        ),
+    ],
+)
+def test_parameters_in_which_strategies_of_one_name_differ_are_in_their_titles(
+    strategies: tuple[str, ...], titles: list[str], short: list[str]
+) -> None:
+    result = _replayed(*strategies)
+    assert [one.title for one in result.strategies] == titles
+    assert short_titles(result.strategies) == short
+    rows = csv.DictReader(encode(result, "csv").decode().splitlines())
+    assert list(dict.fromkeys(row["strategy"] for row in rows)) == short
+
+
+def test_titles_of_varied_cases() -> None:
+    request = ReplayRequest(
+        REQUEST_FABRIC, ("jsq:ties=first", "jsq"), pattern=PATTERN, packets=True
+    )
+    result, whole = replay_varied(request, ["rate=100G,400G"])
+    assert (
+        whole
+        and [short_titles(one.strategies) for one in result.varied]
+        == [["jsq (ties=first, acks=random)", "jsq (ties=random, acks=random)"]] * 2
+    )
+
+
+# What is asked of a replay, in words.
+
+PLAIN = ReplayRequest("fat-tree:k=4", captures=("a.pcap",), map="order")
+
+
+def test_words_say_all_that_can_be_changed() -> None:
+    text = (
+        "fat-tree:k=8 exact --fail 1% --transport recovery=sack --fail=leaf1-spine1@0 --converge 0"
+    )
+    found = with_words(PLAIN, text)
+    assert found == replace(
+        PLAIN,
+        fabric="fat-tree:k=8",
+        map="exact",
+        fail=("1%", "leaf1-spine1@0"),
+        transport="recovery=sack",
+        converge="0",
+    )
+    assert with_words(PLAIN, found.words) == found
+    assert found.options.count("--fail") == 2 and "--pattern" not in found.options
+    assert with_words(found, "fat-tree:k=4 order") == PLAIN  # options do not stay
+    spaces = replace(PLAIN, fabric="my fabric.yaml")
+    assert with_words(PLAIN, spaces.words) == spaces
+
+
+def test_what_needs_the_packet_engine() -> None:
+    assert not PLAIN.by_packet
+    for change in ({"fail": ("1%",)}, {"model": "buffer=1MB"}, {"runs": 2}, {"packets": True}):
+        assert replace(PLAIN, **change).by_packet  # type: ignore[arg-type]
+    assert replace(PLAIN, strategies=("ecmp", "jsq:acks=shortest")).by_packet
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "give a fabric"),
+        ("a b c", "give a fabric"),
+        ("a --fail", "--fail needs a value"),
+        ("a --runs 3", "there is no option --runs; there are --pattern, --jobs, --model"),
+        ("a --model x --model y", "--model is given twice"),
+        ("a 'b", "No closing quotation"),
+    ],
+)
+def test_words_that_make_no_sense(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        with_words(PLAIN, text)

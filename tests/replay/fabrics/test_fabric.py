@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
 
+import networkx as nx
 import numpy as np
 import pytest
+from fabric_walking import forwarded, shortest_groups
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.replay.fabrics.build import Cables, cables, tiers_by_distance
 from rocescope.replay.fabrics.fabric import (
     AddressPlan,
     parse_address,
     parse_interface,
     parse_network,
 )
+from rocescope.replay.fabrics.forwarding import Forwarding, without_links
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.keys import addresses
+
+# Addresses of hosts: counted, explicit, by network.
 
 # Addresses of hosts: counted, explicit, by network.
 
@@ -164,3 +172,89 @@ def test_a_slow_link():
     }
     assert (rates["leaf1>spine2"], rates["spine2>leaf1"]) == (100, 400)
     assert (rates["leaf1>spine1"], rates["spine1>leaf2"], rates["leaf1>spine3"]) == (10, 10, 400)
+
+
+# Tiers by distance to hosts, beside networkx.
+
+SWITCHES, NODES = 6, 9
+ENDS = st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1))
+
+
+def wired(pairs) -> Cables:
+    a, b = (np.array(side, np.int64) for side in zip(*pairs, strict=True))
+    return cables(a, b, 10**9, 0)
+
+
+@given(st.lists(ENDS, min_size=1, max_size=20))
+def test_the_tier_is_the_distance(pairs):
+    graph = nx.Graph()
+    graph.add_nodes_from([*range(SWITCHES), "hosts"])
+    for a, b in pairs:
+        low, high = min(a, b), max(a, b)
+        if high < SWITCHES:
+            graph.add_edge(low, high)
+        elif low < SWITCHES:
+            graph.add_edge(low, "hosts")
+    far = nx.single_source_shortest_path_length(graph, "hosts")
+    wanted = [far.get(switch, 126) for switch in range(SWITCHES)]
+    assert tiers_by_distance([None] * SWITCHES, wired(pairs), SWITCHES).tolist() == wanted
+
+
+def test_given_tiers_stay():
+    wires = wired([(0, 6), (0, 1), (1, 2)])
+    assert tiers_by_distance([None, 7, None], wires, 3).tolist() == [1, 7, 3]
+
+
+# Equal-cost groups against networkx, on every kind of fabric and with links down.
+
+SPECS = (
+    "leaf-spine:leaves=3,spines=2,hosts=2,uplinks=2",
+    "fat-tree:k=4",
+    "multi-plane:planes=2,leaves=2,spines=2,hosts=2",
+    "rail:rails=2,servers=2,pods=2,spines=3",
+)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_groups_are_all_shortest_paths_in_order_of_ports(spec):
+    fabric = parse_fabric(spec)
+    assert forwarded(fabric) == shortest_groups(fabric)
+
+
+@given(st.sampled_from(SPECS), st.data())
+def test_groups_after_links_went_down(spec, data):
+    fabric = parse_fabric(spec)
+    switch_links = np.flatnonzero(
+        (fabric.links.source < fabric.switches) & (fabric.links.target < fabric.switches)
+    )
+    lost = data.draw(st.lists(st.sampled_from(switch_links.tolist()), max_size=6))
+    after = fabric.down(lost)
+    assert forwarded(after) == shortest_groups(after)
+    assert not after.links.up[lost].any()
+    assert fabric.links.up.all()
+
+
+def test_equal_groups_are_stored_once():
+    forwarding = parse_fabric("leaf-spine:leaves=64,spines=4,hosts=1").forwarding
+    # Every leaf has one group of all its uplinks, every spine one group per leaf.
+    assert len(forwarding.group_start) - 1 == 64 + 4 * 64
+    assert len(forwarding.group_links) == 64 * 4 + 4 * 64
+
+
+def test_a_router_takes_lost_next_hops_out_of_its_groups():
+    before = Forwarding(
+        np.array([0, 3, 4]),
+        np.array([5, 6, 7, 8], np.int32),
+        np.array([1, 2, 3, 1]),
+        np.array([[0, 1], [-1, 0]], np.int32),
+        {0: np.array([0, 1, 2, 0, 1, 2], np.uint16)},
+    )
+    up = np.ones(9, np.bool_)
+    up[[6, 8]] = False
+    after = without_links(before, up)
+    assert after.group_start.tolist() == [0, 2, 2]
+    assert after.group_links.tolist() == [5, 7]
+    assert after.group_weights.tolist() == [1, 3]
+    assert after.group_of.tolist() == [[0, -1], [-1, 0]]
+    # Buckets that were with the lost next hop move, all others stay (resilient hashing).
+    assert after.buckets[0].tolist() == [0, 0, 1, 0, 1, 1]

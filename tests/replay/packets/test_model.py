@@ -1,21 +1,9 @@
-"""The model: random numbers, predecessors, arrays of fabrics and times along their ways.
-
-The only source of randomness in strategies, hosts, links and failures.
-
-The graph of messages and computations: its order, and when nodes begin at the earliest.
-
-Where switches can forward a packet that they have not received in full, and ports in turn.
-
-Times through an idle network, against plain recursion over the routes.
-
-Base RTT of every pair, not of the median link.
-
-Rows at the start of cache lines.
-"""
+"""The model: random numbers, predecessors, arrays of fabrics and times along their ways."""
 
 from __future__ import annotations
 
 import graphlib
+import heapq
 import itertools
 import re
 from pathlib import Path
@@ -44,11 +32,14 @@ from rocescope.replay.packets.model.arrays import (
     with_cut_through,
 )
 from rocescope.replay.packets.model.draws import drawn, generator, purpose
-from rocescope.replay.packets.model.model import Edges, Model, earliest
+from rocescope.replay.packets.model.model import NEVER, Edges, Model, earliest
 from rocescope.replay.packets.model.records import layout, table
+from rocescope.replay.packets.model.wheel import new_wheel, next_event, schedule
 from rocescope.replay.packets.offers import collective, workload_of
 from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
+
+# The model: random numbers, predecessors, arrays of fabrics and times along their ways.
 
 
 def test_a_purpose_of_a_strategy_is_none_of_the_shared_ones() -> None:
@@ -323,3 +314,62 @@ def test_kernels_and_python_share_the_fields() -> None:
     rows["number"] = 5
     fill(rows)
     assert rows["number"].tolist() == [5, 6, 7] and rows["ends"]["tail"].tolist() == [0, 2, 4]
+
+
+# The calendar against a heap.
+
+ITEMS = 6
+
+
+@kernel
+def _schedule(wheel, item, time):
+    schedule(wheel, item, time)
+
+
+@kernel
+def _next(wheel):
+    return next_event(wheel)
+
+
+steps = st.lists(
+    st.one_of(
+        st.none(),
+        st.tuples(
+            st.integers(0, ITEMS - 1),
+            st.one_of(st.integers(0, 5), st.integers(0, 3_000), st.integers(0, 10**9)),
+        ),
+    ),
+    max_size=60,
+)
+
+
+@pytest.mark.thorough
+@examples(80)
+@given(steps, st.sampled_from([1, 50]))
+def test_as_a_heap(history, between) -> None:
+    wheel, due, now = new_wheel(ITEMS, between, 1_000), {}, 0
+    for step in (*history, *[None] * (ITEMS + 1)):
+        if step is None:
+            heap = sorted((time, item) for item, time in due.items())
+            item, time = _next(wheel)
+            if not heap:
+                assert (item, time) == (-1, NEVER)
+                continue
+            assert (time, item) == heapq.heappop(heap)
+            del due[item]
+            now = time
+        else:
+            item, later = step
+            _schedule(wheel, item, now + later)
+            due[item] = min(due.get(item, int(NEVER)), now + later)
+
+
+@examples(20)
+@given(st.integers(0, 1 << 30), st.sampled_from([49, 300, 3_000]), st.sampled_from([1, 40, 10**6]))
+def test_many_items_in_step_come_in_order(seed: int, items: int, span: int) -> None:
+    rng = np.random.default_rng(seed)
+    wheel, times = new_wheel(items, span, 10 * span), rng.integers(0, 1 + span, items)
+    for item in rng.permutation(items).tolist():
+        _schedule(wheel, item, int(times[item]) + 1_000_000)
+    found = [_next(wheel) for _ in range(items)]
+    assert found == [(i, t) for t, i in sorted((t + 1_000_000, i) for i, t in enumerate(times))]

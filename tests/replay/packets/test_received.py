@@ -1,9 +1,4 @@
-"""Packets as received: reordering, pcap.
-
-Reordering at the receivers: beside a plain twin, the analyzer and RFC 4737's example.
-
-Delivered packets of captured traffic as a pcap, against scapy and the record of the run.
-"""
+"""Packets as received: reordering, pcap."""
 
 from __future__ import annotations
 
@@ -27,15 +22,20 @@ from scapy.layers.inet6 import IPv6
 from scapy.utils import PcapReader
 
 from rocescope.cli import run as cli
+from rocescope.replay.compare.prepared import PreparedReplay
+from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.keys import packet_keys
 from rocescope.replay.packets.captured import captured
 from rocescope.replay.packets.hosts.transport import Transport
-from rocescope.replay.packets.model.model import AGAIN, MARKED, TRIMMED, Model
-from rocescope.replay.packets.offers import collective
+from rocescope.replay.packets.model.model import AGAIN, MARKED, PS, TRIMMED, Model
+from rocescope.replay.packets.offers import collective, workload_of
+from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.packets.received import Order, reordering, write_received
-from rocescope.replay.packets.runs import run_packets
+from rocescope.replay.packets.runs import MOST_CELLS, loads_over_time, run_packets, stretch_ps
 from rocescope.replay.strategies.registry import parse_packet_strategy
+
+# Packets as received: reordering, pcap.
 
 CLOS = parse_fabric("leaf-spine:leaves=2,spines=4,hosts=4,rate=100G,delay=500ns")
 
@@ -186,3 +186,29 @@ def test_command_on_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert sum(flow["packets"] for flow in flows) == received["packets"] > 0
     assert sum(flow["missing_packets"] for flow in flows) == 0
     assert sum(flow["ecn_marked_packets"] for flow in flows) > 0
+
+
+# Loads over time of links and layers.
+
+FABRIC = parse_fabric("leaf-spine:leaves=2,spines=1,hosts=2,rate=100G,delay=500ns")
+MODEL = Model(pfc=None)
+
+
+def test_loads_are_joined_until_they_have_few_numbers() -> None:
+    load = workload_of(np.array([0]), np.array([2]), np.array([1 << 20]), None, MODEL)
+    strategy = parse_packet_strategy("jsq")
+    found = run_open_loop(load, FABRIC, strategy, MODEL, load_bin_ps=PS)
+    assert found.loads is not None and found.loads.size <= MOST_CELLS
+    loads, queues, length = loads_over_time(found)
+    assert loads.sum(0).tolist() == found.link_bytes.tolist() and queues.shape == loads.shape
+    assert length == found.load_bin_ps // PS
+    assert stretch_ps(load, 0, FABRIC) == 8 * 332_800 // PS * PS  # eight packets of 4160 B
+
+
+def test_a_layer_that_carries_nothing_has_no_loads_over_time() -> None:
+    words = {"pattern": "permutation:message-size=4096", "transport": "recovery=none"}
+    case = PreparedReplay(ReplayRequest(FABRIC.name, ("jsq",), fail=("spine1",), **words))
+    result, _ = case.by_packets(("jsq",), None)
+    layers = {layer.layer: layer for layer in result.strategies[0].layers}
+    assert layers["host-leaf"].over_time is not None
+    assert layers["leaf-spine"].over_time is None and not layers["leaf-spine"].wire_bytes

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from message_traffic import OPCODES, ack, row, write
 from numpy.typing import NDArray
-from tracked_batches import START_NS, tracked
+from tracked_batches import START_NS, parts, tracked
 
+from rocescope.analyzer.track.batch import VERDICT_NAMES
+from rocescope.analyzer.wire.bth import opcode_name
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import parse_jobs
@@ -20,6 +23,7 @@ from rocescope.replay.packets.model.model import Model
 from rocescope.replay.packets.received import write_sent
 from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
+from rocescope.replay.traffic.message_log import ASKS, REQUESTS, RESPONSES, MessageLog
 from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.replay.traffic.traffic import (
     CHANCE,
@@ -35,6 +39,8 @@ from rocescope.replay.traffic.traffic import (
     ordinals,
     rows_by,
 )
+
+# Counting against sorting.
 
 # Counting against sorting.
 
@@ -247,3 +253,90 @@ def test_a_captured_ring_takes_as_long_as_the_job_at_another_speed(
         assert abs(unlinked / truth - 1) > 0.05
     as_captured, _ = captured(traffic, model, as_captured=True)
     assert not len(as_captured.waits.node) and NO_LINKS.message.dtype == np.int32
+
+
+# The log of messages against a plain twin over dictionaries.
+
+NEW = {"in_order", "ahead", "reordered", "recovered", "restarted"}
+
+
+def twin(rows: list[dict[str, int]]) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """(flow, kind, packets, payload, bytes, begun, ended, last PSN) and (message, unit, time,
+    bytes) by the names of opcodes; the source port is the unit."""
+    log: list[list[int]] = []
+    packets: list[tuple[int, ...]] = []
+    running: dict[tuple[int, int], list[int]] = {}
+    for packet in rows:
+        name = opcode_name(packet["opcode"])
+        operation = name.partition("_")[2]
+        verdict = VERDICT_NAMES[packet["verdict"]]
+        if verdict not in NEW and not (name.startswith("UD_") and verdict == "not_sequenced"):
+            continue
+        if operation.startswith("READ_RESPONSE"):
+            kind = RESPONSES
+        elif operation.startswith("READ_REQUEST"):
+            kind = ASKS
+        elif name.startswith(("RC_", "XRC_", "UC_", "UD_")) and operation.startswith(
+            ("SEND", "WRITE", "COMPARE", "FETCH", "FLUSH", "ATOMIC_WRITE")
+        ):
+            kind = REQUESTS
+        else:
+            continue
+        begins = not operation.startswith(
+            ("SEND_MIDDLE", "SEND_LAST", "WRITE_MIDDLE", "WRITE_LAST")
+        ) and not operation.endswith(("RESPONSE_MIDDLE", "RESPONSE_LAST"))
+        key = packet["flow"], kind
+        if begins or key not in running:
+            times = [packet["time_ns"], packet["time_ns"]]
+            running[key] = [packet["flow"], kind, 0, 0, 0, *times, packet["psn"], len(log)]
+            log.append(running[key])
+        message = running[key]
+        message[2] += 1
+        message[3] += packet["payload_bytes"]
+        message[4] += packet["wire_bytes"]
+        message[6] = max(message[6], packet["time_ns"])
+        if not operation.endswith(("FIRST", "MIDDLE")):
+            message[7] = packet["psn"]
+        packets.append((message[8], packet["udp_sport"], packet["time_ns"], packet["wire_bytes"]))
+    return [tuple(message[:8]) for message in log], packets
+
+
+NAMES = [
+    op for op in range(256) if opcode_name(op).startswith(("RC_", "UC_", "UD_", "XRC_", "CNP"))
+]
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "flow": st.integers(0, 3),
+            "opcode": st.sampled_from(NAMES),
+            "verdict": st.integers(0, len(VERDICT_NAMES) - 1),
+            "payload_bytes": st.integers(0, 4096),
+            "wire_bytes": st.integers(60, 4200),
+            "udp_sport": st.integers(0, 3),
+            "psn": st.integers(0, 9),
+            "time_ns": st.integers(START_NS, START_NS + 50),
+        }
+    ),
+    max_size=60,
+)
+
+
+@examples(60)
+@given(ROWS, st.lists(st.integers(0, 60), max_size=3))
+def test_as_the_twin_in_any_batches(rows: list[dict[str, int]], cuts: list[int]) -> None:
+    log = MessageLog()
+    for batch in parts(tracked(rows, 4), cuts):
+        log.update(batch, batch.table.udp_sport.astype(np.int32))
+    assert log.packets is not None
+    assert (log.messages.tolist(), log.packets.tolist()) == twin(rows)
+
+
+def test_grows_and_stops_at_its_limit() -> None:
+    rows = [{"opcode": 0x04, "psn": i} for i in range(3000)]
+    log, small, few = MessageLog(), MessageLog(most=2999), MessageLog(most_packets=2999)
+    for batch in parts(tracked(rows), [1500]):
+        for one in (log, small, few):
+            one.update(batch, np.zeros(len(batch), np.int32))
+    assert len(log.messages) == 3000 and not log.full and log.packets is not None
+    assert few.packets is None and (few.messages == log.messages).all()
+    assert small.full and (log.messages["packets"] == np.ones(3000)).all()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import duckdb
 import factories_results as factories
+import jsonschema
 import msgspec
 import polars as pl
 import pyarrow as pa
@@ -17,7 +18,10 @@ import pytest
 
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.report.files import encode
+from rocescope.report.files.results import RESULTS, json_schema
 from rocescope.report.files.tables import flow_columns
+
+# The flow table in Parquet and Arrow, read back by other libraries.
 
 # The flow table in Parquet and Arrow, read back by other libraries.
 
@@ -93,3 +97,25 @@ def test_columns_are_flow_scalars_then_nested_ones() -> None:
     assert columns["recovery_gap_to_nak_ns_p50"].unit == "ns"
     assert columns["wire_bytes"].unit == "bytes"
     assert "opcodes" not in columns and "paths" not in columns
+
+
+# JSON Schemas against hand-made results.
+
+
+@pytest.mark.parametrize("command", RESULTS)
+def test_every_schema_is_valid_and_strict(command: str) -> None:
+    schema = json_schema(command)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({}, schema)
+
+
+@pytest.mark.parametrize(
+    "analysis",
+    [factories.analysis(), factories.clean_analysis(), factories.doubtful_analysis()],
+    ids=["analysis", "clean", "doubtful"],
+)
+def test_json_matches_the_schema(analysis: Analysis) -> None:
+    text = encode(analysis, "json")
+    assert text.startswith(b'{"schema_version":"1.5"') and text.endswith(b"}\n")
+    jsonschema.validate(json.loads(text), json_schema("analyze"))

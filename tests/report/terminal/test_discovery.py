@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import io
 
+import factories_results as factories
 import msgspec
-from answers import recorded
+import pytest
+from answers import recorded, traffic_of, truth
 
+from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.diagnosis import Diagnosis
+from rocescope.discovery.asking import Said
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.follow import FollowEvent, FollowSummary, Move
 from rocescope.discovery.results import Discovery, Remark
+from rocescope.discovery.tracing.asking import Asking
+from rocescope.discovery.tracing.trace import trace
+from rocescope.replay.strategies.registry import parse_strategy
+from rocescope.report.compare import compare
+from rocescope.report.terminal.compare import fill_comparison
 from rocescope.report.terminal.discovery import FollowPrinter, fill_discovery
 from rocescope.report.terminal.page import page_on
+from rocescope.report.terminal.trace import fill_trace
+
+# The report of `discover`.
 
 # The report of `discover`.
 
@@ -150,3 +163,109 @@ def test_lost_devices_are_named_until_the_end():
     assert "FIM was 25.0 % to 50.0 %" in text
     assert "leaf1 was lost for 4" in text
     assert "no answer since the start: 1 switch: spine9" in text
+
+
+# The report of `trace`.
+
+
+def printed_trace(folder, *strategies):
+    fabric = discover_folder(folder / "healthy", 10**10, 500).fabric
+    units = traffic_of(fabric, truth(folder, "healthy"))
+    stream = io.StringIO()
+    others = [parse_strategy(s) for s in strategies]
+    fill_trace(page_on(stream), trace(units, fabric, others, ["x"], advice=True), 3)
+    return " ".join(stream.getvalue().split())
+
+
+@pytest.mark.thorough
+def test_known_paths_loads_and_flows(tmp_path):
+    text = printed_trace(recorded(tmp_path), "static")
+    assert "The path of 256 of 256 flows is known to the destination." in text
+    assert "static changes the FIM of flows from" in text
+    assert "leaf1 leaf-spine 4" in text
+    assert "LARGEST FLOWS" in text
+
+
+def test_paths_that_end_early_are_named_and_nothing_else_is_claimed(tmp_path):
+    folder = recorded(tmp_path)
+    for name in ("leaf1", "leaf2"):
+        (folder / "healthy" / f"{name}.sysctl").unlink()
+    text = printed_trace(folder, "static")
+    assert "The path of 0 of 256 flows is known to the destination." in text
+    assert "128 paths not known from here on: at leaf1, the hash or the seed" in text
+    assert "STRATEGIES" not in text
+    assert "No advice: no flow with a known path runs between switches." in text
+    assert "256 flows left out: their paths are not known" in text
+    assert "h1>leaf1 ?" in text
+
+
+def test_a_switch_that_answers_nothing_is_not_among_those_that_answered(tmp_path):
+    folder = recorded(tmp_path)
+    fabric = discover_folder(folder / "healthy", 10**10, 500).fabric
+    units = traffic_of(fabric, truth(folder, "healthy"))
+    asking = Asking(lambda asked: [Said(b"", "no route to host") for _ in asked], "all")
+    stream = io.StringIO()
+    fill_trace(page_on(stream), trace(units, fabric, [], ["x"], asking=asking), 3)
+    text = " ".join(stream.getvalue().split())
+    assert "0 of 512 questions answered by 0 switches" in text
+    assert "leaf1 answered 0 of 128 questions: no route to host" in text
+
+
+# The comparison on a terminal.
+
+LOSS, SPRAYING = factories.diagnosis().findings
+
+
+def printed_compare(before: Analysis, after: Analysis, top: int = 20) -> str:
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    result = compare(before, after, ("a.json", "b\x1b[2J.json"))
+    fill_comparison(page_on(stream, "never"), result, top)
+    stream.seek(0)
+    return stream.read()
+
+
+def test_what_changed_comes_first_with_both_shares() -> None:
+    more = msgspec.structs.replace(LOSS, packets=790, share_percent=10.0)
+    after = factories.analysis(diagnosis=Diagnosis("", [more], [], []))
+    lines = printed_compare(factories.analysis(), after).splitlines()
+    assert lines[0] == "a.json → b?[2J.json: worse (findings: 1 worse, 1 gone)"
+    text = " ".join(" ".join(lines).split())
+    assert "! worse: spine2 drops" in text
+    assert "(before: 0.90 %, 71 of 7,904, after: 10.0 %, 790 of 7,904)" in text
+    assert "· gone: 10.0.1.3 sprays 1 flow" in text
+    assert max(map(len, lines[1:])) <= 80
+
+
+def test_hops_that_changed() -> None:
+    quiet = Diagnosis("", [], [], [])
+    hops = [factories.hop(), factories.hop(from_tap="leaf2-spine2", to_tap="leaf1-spine2")]
+    slow = factories.hop(lost_packets=0, queueing_ns=factories.quantiles(7_833, 0, 300, 400_000))
+    back = factories.hop(from_tap="leaf2-spine2", to_tap=None, packets=9, lost_packets=9)
+    before = factories.analysis(diagnosis=quiet, hops=hops)
+    text = printed_compare(before, factories.analysis(diagnosis=quiet, hops=[slow, back]))
+    rows = text[text.index("HOPS") : text.index("\nFLOWS")].splitlines()
+    assert [" ".join(row.split()) for row in rows[1:] if row] == [
+        "from to change what",
+        "leaf1-spine2 leaf2-spine2 worse queueing p99 7.60 us → 400 us, lost 71 (0.90 %)",
+        "→ 0 (0 %)",
+        "leaf2-spine2 ? new 9 packets, 9 lost",
+        "leaf2-spine2 leaf1-spine2 gone 7,904 packets, 71 lost",
+    ]
+    text = printed_compare(before, before)
+    assert "2 hops are unchanged." in text and "queueing" not in text
+    assert "... 2 changed hops not shown" in printed_compare(
+        before, factories.analysis(hops=[back]), 1
+    )
+
+
+def test_flows_that_changed_and_the_number_of_the_others() -> None:
+    flows = factories.analysis().flows
+    lossy = msgspec.structs.replace(flows[1], recovered_packets=400)
+    quiet = Diagnosis("", [], [], [])
+    before = factories.analysis(diagnosis=quiet)
+    after = factories.analysis(diagnosis=quiet, flows=[flows[0], lossy])
+    text = printed_compare(before, after)
+    assert "Neither analysis has a finding." in text
+    assert "1 flow is unchanged." in text
+    assert "lost 0 (0 %) → 400 (1.0 %)" in text
+    assert "... 4 changed flows not shown (--top)" in printed_compare(before, after, top=1)

@@ -26,12 +26,17 @@ from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis, LiveInterval
 from rocescope.analyzer.results.base import Event
+from rocescope.analyzer.results.diagnosis import Diagnosis, Severity
 from rocescope.analyzer.results.flow import Owner
-from rocescope.report.human import UNICODE
+from rocescope.commands.generate import generate_mrc
+from rocescope.report.human import ASCII, UNICODE
+from rocescope.report.terminal.diagnosis import MOST_ROWS, in_full
 from rocescope.report.terminal.page import Page, new_table, page_on
 from rocescope.report.terminal.report import CheckReport, Report, hop_table, interval_lines, mirrors
 
 from ...analyzer.decode.test_decoder import frame as roce
+
+# What the report says of mirrors, on a capture of samples, a mirror and Ultra Ethernet.
 
 # What the report says of mirrors, on a capture of samples, a mirror and Ultra Ethernet.
 
@@ -378,3 +383,174 @@ def test_section_of_the_whole_report(monkeypatch, analysis) -> None:
     Report(analysis, page_on(stream, "never")).print()
     text = stream.getvalue()
     assert text.index("LOSS AND RECOVERY") < text.index("CONFORMANCE")
+
+
+# The report's section on MRC, of generated captures whose truth is known.
+
+
+def section(path: Path, monkeypatch: pytest.MonkeyPatch, width: int = 80) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    stream = io.StringIO()
+    Report(analyze([str(path)], AnalyzeOptions()), page_on(stream)).print()
+    text = stream.getvalue()
+    assert all(len(line) <= width for line in text.splitlines())
+    return text.partition("\nMRC\n")[2].partition("\nCONGESTION")[0]
+
+
+@pytest.mark.thorough
+def test_planes_and_feedback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.pcap"
+    generate_mrc(output=path, messages=20, trim=0.002, ce=0.01, always_skip=2, fail_plane=2)
+    text = section(path, monkeypatch)
+    words = " ".join(text.split())
+    assert "2 MRC flows" in words
+    assert "NACK TRIMMED" in words
+    assert "4 ALWAYS_SKIP" in words
+    assert "4 planes (by segment:1, inferred, see --plane-by) differ" in words
+    assert "flow label in the high half, UDP source port in the low half" in words
+    assert "port 2 declared unreachable for 210 us" in words
+    assert "fcbb:bb00:0200" in text
+    wide = section(path, monkeypatch, 140)
+    assert "depth p99" in wide
+
+
+def test_what_is_not_known_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.pcap"
+    generate_mrc(output=path, messages=1, no_srv6=True, tap="receiver")
+    words = " ".join(section(path, monkeypatch).split())
+    assert "Planes are not known: neither SRv6 segments nor several taps" in words
+    assert "0 of 512 packets are retransmissions" in words
+
+
+def test_no_section_without_mrc(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert section(data / "c10_rping_ipv4.atB.pcap", monkeypatch) == ""
+
+
+# The diagnosis at the beginning of the report.
+
+SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
+FINDING = factories.diagnosis().findings[0]
+
+
+def printed_diagnosis(diagnosis: Diagnosis) -> list[str]:
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    Report(factories.analysis(diagnosis=diagnosis), page_on(stream, "never"), brief=True).print()
+    stream.seek(0)
+    return stream.read().splitlines()
+
+
+def longest(findings: int, words: int = 60) -> Diagnosis:
+    long = msgspec.structs.replace(FINDING, sentence="; ".join(["a clause of words"] * words))
+    limits = ["this capture does not tell what happens after it, nor why it happens"] * 5
+    return Diagnosis("", [long] * findings, limits, limits)
+
+
+def test_every_severity_has_its_mark_and_no_mark_needs_colour() -> None:
+    found = [msgspec.structs.replace(FINDING, severity=severity) for severity in SEVERITIES]
+    three = Diagnosis("", found, [], [])
+    assert [line.mark for line in in_full(three, UNICODE)] == ["✗", "!", "·"]
+    assert [line.mark for line in in_full(three, ASCII)] == ["x", "!", "-"]
+
+
+def test_brief_fits_80_columns_and_ends_after_the_limits() -> None:
+    text = printed_diagnosis(factories.diagnosis())
+    assert text[0] == "DIAGNOSIS  1 warning, 1 note"
+    assert text[1].startswith("! spine2 drops 0.9 % (71 of 7,904)")
+    assert text[2].startswith("  ")
+    assert max(map(len, text)) <= 80
+    assert text[-1] == f"? {factories.diagnosis().limits[0]}"
+    assert not any("FLOWS" in line for line in text)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("columns", [20, 30, 40, 60, 80, 120, 200])
+@pytest.mark.parametrize("findings", [0, 1, 2, 5, 6, 40])
+def test_at_most_eight_rows_however_much_there_is_to_say(
+    findings: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = printed_diagnosis(longest(findings))
+    assert len(text) <= MOST_ROWS
+    assert max(map(len, text)) <= columns
+    assert "(in full: --format json)" in " ".join(" ".join(text).split()) or not findings
+    assert any(line.startswith("✓ ") for line in text)
+    assert any(line.startswith("? ") for line in text)
+    shown = sum(line.startswith("! ") for line in text)
+    assert shown or not findings
+    if findings > shown and columns >= 30:
+        assert f"  ... {findings - shown} findings not shown" in text
+
+
+def test_what_is_cut_says_so_and_the_worst_finding_loses_least() -> None:
+    text = printed_diagnosis(longest(3))
+    at = [n for n, line in enumerate(text) if line.startswith("! ")]
+    assert at[1] - at[0] == 3 and at[2] - at[1] == 1
+    assert text[at[1]].endswith("…")
+    assert text[-1].endswith("; 4 more")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("columns", range(20, 81, 6))
+def test_a_claim_is_whole_or_counted(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    claims = [
+        "19,118 request and response packets: none duplicated before the first tap, from the first"
+        " captured packet of each flow on",
+        "480 ACKs: no NAK, no RNR NAK",
+        "8 queue pairs: none stalled",
+    ]
+    whole = ["; ".join(claims[:kept]) for kept in (1, 2, 3)]
+    said = [
+        f"✓ healthy: {text}{left}"
+        for text, left in zip(whole, ("; 2 more", "; 1 more", ""), strict=True)
+    ]
+    for findings in (0, 1, 9):
+        diagnosis = longest(findings)
+        text = printed_diagnosis(msgspec.structs.replace(diagnosis, healthy=claims))
+        begin = next(n for n, line in enumerate(text) if line.startswith("✓ "))
+        end = next(n for n, line in enumerate(text) if line.startswith("? "))
+        assert " ".join(map(str.strip, text[begin:end])) in (*said, "✓ 3 checks passed")
+
+
+def test_of_a_limit_that_does_not_fit_the_reason_goes_first() -> None:
+    limit = (
+        "4 captures do not state dropped frames: pcapng from dumpcap or rocescope does, others not"
+    )
+    cut = msgspec.structs.replace(longest(3), limits=[limit, "c"])
+    assert printed_diagnosis(cut)[-1] == "? 4 captures do not state dropped frames …; 1 more"
+
+
+def test_a_long_name_takes_no_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    name = msgspec.structs.replace(FINDING, sentence="a" * 300, next_step="")
+    text = printed_diagnosis(Diagnosis("", [name] * 3, ["12 hops: no loss"] * 9, ["b" * 300, "c"]))
+    assert len(text) <= MOST_ROWS
+    assert max(map(len, text)) <= 20
+    assert any(line.endswith("…; 1 more") for line in text)
+
+
+def test_the_report_ends_with_what_the_first_rows_leave_out() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    cut = longest(9, 3)
+    Report(factories.analysis(diagnosis=cut), page_on(stream, "never")).print()
+    stream.seek(0)
+    text = stream.read().splitlines()
+    assert text[0].endswith("(in full at the end)")
+    rest = text[text.index("DIAGNOSIS IN FULL") :]
+    assert sum(line.startswith("! ") for line in rest) == 9
+    assert sum(line.startswith("✓ ") for line in rest) == 5
+    assert sum(line.startswith("? ") for line in rest) == 5
+
+
+def test_a_tick_needs_a_check_that_passed() -> None:
+    assert printed_diagnosis(Diagnosis("", [], [], [])) == [
+        "DIAGNOSIS  no finding",
+        "? No check covers this traffic.",
+    ]
+    healthy = Diagnosis("", [], ["12 hops, 106,394 packet hops: no loss", "no NAK"], [])
+    assert (
+        printed_diagnosis(healthy)[1] == "✓ healthy: 12 hops, 106,394 packet hops: no loss; no NAK"
+    )
+    part = printed_diagnosis(msgspec.structs.replace(healthy, complete=False))
+    assert part[1].startswith("? healthy in the part that was read: 12 hops")
+    assert "✓" not in "".join(part)

@@ -15,6 +15,7 @@ from captures import data
 from msgspec import structs
 from tui_driver import drive, text_of, typed
 
+from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.pipeline.captures import analyze as analyze_shown_events
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.base import Event
@@ -22,6 +23,7 @@ from rocescope.analyzer.results.diagnosis import Diagnosis
 from rocescope.commands.analyze import analyze
 from rocescope.commands.options.reading import Reading
 from rocescope.commands.plain_words import arguments_of
+from rocescope.tui.session.flow_filter import needs_packets
 from rocescope.tui.session.judged import Judged
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import (
@@ -43,6 +45,8 @@ from rocescope.tui.session.words import (
     summary,
     wireshark_filter,
 )
+
+# Commands and filters for other programs: read again they are the same options.
 
 # Commands and filters for other programs: read again they are the same options.
 
@@ -261,3 +265,24 @@ def test_a_sentence_after_a_colon_has_no_capital_except_of_an_acronym() -> None:
     assert after_colon("Every packet arrived.") == "every packet arrived."
     assert after_colon("UD has no order.") == "UD has no order."
     assert after_colon("4.0 % of the packets arrive late.") == "4.0 % of the packets arrive late."
+
+
+# Mistakes in filters of flows.
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("resnt > 0", "unknown field 'resnt'; did you mean resent?"),
+        ("mising > 0", "unknown field 'mising'; did you mean missing?"),
+        ("opcod == RC_ACK", "unknown field 'opcod'; did you mean opcode?"),
+    ],
+)
+def test_a_misspelled_name_suggests_one_of_flows_or_packets(text, says):
+    with pytest.raises(UsageError, match=says):
+        needs_packets(text)
+
+
+def test_what_resembles_nothing_is_left_to_the_packet_filter():
+    assert needs_packets("qqqqqq > 0")
+    assert not needs_packets("resent > 0")
