@@ -226,8 +226,8 @@ def replay(
     options: fields of `ReplayRequest`, such as `map`, `packets`, `model`, `fail`. Raises
     UsageError for wrong or conflicting options, UnreadableInput if a capture cannot be read.
     """
-    from .replay.compare.flows import ALL_PATHS, Listed
     from .replay.compare.prepared import PreparedReplay
+    from .replay.compare.summaries import ALL_PATHS, Listed
 
     paths = () if captures == () else tuple(_paths(captures))
     given = {**options, "fabric": fabric, "strategies": tuple(strategies), "captures": paths}

@@ -110,9 +110,9 @@ def replay(
     if top < 1:
         raise UsageError("--top must be 1 or more")
 
-    from ..replay.compare.flows import ALL_PATHS, Listed
     from ..replay.compare.prepared import PreparedReplay
     from ..replay.compare.request import DEFAULT_STRATEGIES
+    from ..replay.compare.summaries import ALL_PATHS, Listed
 
     request = traffic.request(
         fabric,

@@ -25,7 +25,8 @@ from ..analyzer.errors import UsageError
 from ..analyzer.results.base import Record, about
 from ..analyzer.words import printable
 from ..kernels.kernel import Array, Bools, Ints
-from ..replay.compare.flows import NO_CHANCES, mapped, result_of
+from ..replay.compare.flows import NO_CHANCES, result_of
+from ..replay.compare.summaries import mapped
 from ..replay.fabrics.devices import Device
 from ..replay.fabrics.fabric import Fabric
 from ..replay.fabrics.topology import Reread

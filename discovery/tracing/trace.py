@@ -11,7 +11,8 @@ import numpy as np
 
 from ...analyzer.results.flow import Owner
 from ...kernels.kernel import Array, Bools, Ints
-from ...replay.compare.flows import KnownChances, fabric_summary, mapped, result_of, traffic_summary
+from ...replay.compare.flows import KnownChances, result_of
+from ...replay.compare.summaries import fabric_summary, mapped, traffic_summary
 from ...replay.fabrics.fabric import Fabric
 from ...replay.results import DeviceLoad, LayerLoad, ReplayResult
 from ...replay.strategies.base import FlowStrategy

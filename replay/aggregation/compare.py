@@ -11,8 +11,8 @@ from ...analyzer.errors import UsageError
 from ...analyzer.words import noun
 from ...kernels.kernel import Floats, compiling
 from ...version import VERSION
-from ..compare.flows import fabric_summary
 from ..compare.packets import COMPILING, IDLE_TICKS
+from ..compare.summaries import fabric_summary
 from ..fabrics.fabric import Fabric
 from ..packets.model.arrays import fabric_arrays
 from ..packets.runs import run_many

@@ -28,8 +28,9 @@ from ..seeds.sweep import Measure, Scores, Sweep, chance_of, sweep
 from ..seeds.tapped import directions, read_taps
 from ..strategies.base import Outcome
 from ..traffic.traffic import Seen, Traffic
-from .flows import SHORT, Listed, fabric_summary, mapped, random_sweep, result_of, traffic_summary
+from .flows import random_sweep, result_of
 from .request import ReplayRequest
+from .summaries import SHORT, Listed, fabric_summary, mapped, traffic_summary
 
 _NUMBERED = re.compile(r"#([1-9][0-9]{0,4})\b")
 _MOST_PAIRS = 4096

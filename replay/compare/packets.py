@@ -41,9 +41,9 @@ from ..results import (
     StrategyResult,
     TrafficSummary,
 )
-from .flows import fabric_summary, titled
 from .pauses import circle_text, pause_notes, pause_summary
 from .specs import Conditions
+from .summaries import fabric_summary, titled
 
 if TYPE_CHECKING:
     from ..jobs.graph import Job

@@ -20,8 +20,8 @@ from ..results import LinkEvidence, ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
 from ..traffic.traffic import SentMessages, Traffic
-from .flows import SHORT, Listed, mapped
 from .request import ASAP, CAPTURED, JOBS, ReplayRequest
+from .summaries import SHORT, Listed, mapped
 
 if TYPE_CHECKING:
     from ..jobs.files import JobFiles

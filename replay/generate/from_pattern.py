@@ -10,8 +10,7 @@ from ...kernels.kernel import Bytes, Int, Ints, inlined, kernel
 from ...kernels.records import NamedTuple
 from ..fabrics.fabric import MAX_HOSTS, AddressPlan
 from ..hashing.keys import PacketKeys
-from ..traffic.observed import WindowCells
-from ..traffic.traffic import Traffic, Windows
+from ..traffic.traffic import Traffic, WindowCells, Windows
 from .patterns import Settings, pattern
 from .queue_pairs import AETH, RETH, START_NS, QueuePairs, Sending, packets_in_order, queue_pairs
 

@@ -16,7 +16,8 @@ from ...discovery.dialects.dialect import Dialect
 from ...discovery.follow import Follow, FollowEvent
 from ...discovery.tracing.paths import TracedPaths, complete, trace_paths
 from ...kernels.kernel import Bytes, Floats, Int32s, Ints
-from ...replay.compare.flows import NO_CHANCES, mapped, result_of
+from ...replay.compare.flows import NO_CHANCES, result_of
+from ...replay.compare.summaries import mapped
 from ...replay.fabrics.fabric import Fabric
 from ...replay.fabrics.switch_hashing import hash_known, switch_hashing
 from ...replay.flows.shares import by_capacity

@@ -23,11 +23,11 @@ from ...kernels.kernel import Ints, UInt32s
 from ...probes.rights import lower_own
 from ...replay.aggregation.request import AggregationRequest, PreparedAggregation
 from ...replay.compare.captured import sweep_result
-from ...replay.compare.flows import mapped
 from ...replay.compare.packets import COMPILING
 from ...replay.compare.prepared import PreparedReplay
 from ...replay.compare.request import ASAP, ReplayRequest, once, sorted_out
 from ...replay.compare.request import with_words as with_words_replays
+from ...replay.compare.summaries import mapped
 from ...replay.hashing.seeded import SeedRange
 from ...replay.results import AS_CAPTURED, AggregationResult, LinkLoad, StrategyResult, SweepResult
 from ...replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy

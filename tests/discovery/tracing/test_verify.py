@@ -12,7 +12,7 @@ from traced_lab import lab, units_of
 from rocescope.discovery.port_counters import Bytes, Port, growth, read_counters
 from rocescope.discovery.tracing.paths import trace_paths
 from rocescope.discovery.tracing.verify import verify_counters, verify_taps
-from rocescope.replay.compare.flows import mapped
+from rocescope.replay.compare.summaries import mapped
 from rocescope.replay.fabrics.fabric import Origin
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.settings import HashSettings

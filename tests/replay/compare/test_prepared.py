@@ -15,9 +15,10 @@ from replay_traffic import traffic
 from rocescope.analyzer.errors import UsageError
 from rocescope.cli import run as cli
 from rocescope.replay.compare.captured import as_captured, links_of, with_recovered_seeds
-from rocescope.replay.compare.flows import fabric_summary, mapped, replay, traffic_summary
+from rocescope.replay.compare.flows import replay
 from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
+from rocescope.replay.compare.summaries import fabric_summary, mapped, traffic_summary
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.generate.from_pattern import generate
 from rocescope.replay.generate.patterns import Settings

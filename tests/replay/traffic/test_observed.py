@@ -99,7 +99,7 @@ def test_windows_of_offered_traffic_are_those_of_its_capture(name, capture):
 
 
 def test_windows_are_widened_when_there_are_too_many(capture, monkeypatch):
-    monkeypatch.setattr("rocescope.replay.traffic.observed.MAX_CELLS", 64)
+    monkeypatch.setattr("rocescope.replay.traffic.traffic.MAX_CELLS", 64)
     fabric = parse_fabric(SPEC)
     pairs = generate("incast", SETTINGS._replace(fan_in=3), Sending(), seed=3)
     traffic = traffic_from_capture([capture(pairs, fabric.addresses)], fabric, window_ns=10)
