@@ -129,7 +129,7 @@ def test_what_is_no_format(text: str) -> None:
 
 # Capture filters: which of them keep all packets of every flow.
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 RECOMMENDED = re.findall(
     r"['`\"]((?:udp|ip6?|vlan)\b[^'`\"\n]*\b4791\b[^'`\"\n]*)['`\"]",
     (ROOT / "docs/captures.md").read_text() + (ROOT / "tests/lab/topology.py").read_text(),

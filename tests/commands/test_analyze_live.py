@@ -383,7 +383,7 @@ def test_flows_know_their_processes(network, tmp_path):
 
 def documented():
     """Of docs/live.md: user and capabilities by the words that begin a row."""
-    page = (Path(__file__).parents[3] / "docs/live.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/live.md").read_text()
     rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| ")]
     return {
         cells[0].strip(): (cells[1].strip(), frozenset(re.findall(r"CAP_\w+", kept(cells[2]))))

@@ -301,7 +301,7 @@ def test_the_example_hash_function_places_flows(checkout: Path, tree: Path) -> N
     edit(models, "]\n\nMODELS", f"{entry}]\n\nMODELS")
     last = "| `random-oracle` | 32 | nonlinear | ideal random hashing |\n"
     edit(copy_file(checkout, tree, "docs/hashing.md"), last, f"{last}{row[1]}\n")
-    test = copy_file(checkout, tree, "tests/docs/test_reference.py").with_name("test_checksum.py")
+    test = copy_file(checkout, tree, "tests/docs/test_hashing.py").with_name("test_checksum.py")
     test.write_text(its_test)
 
     run_lint(checkout, tree, file, models, test)

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 from fabric_walking import hops
@@ -39,7 +39,6 @@ from rocescope.replay.compare.specs import generated
 from rocescope.replay.fabrics.mapping import RULES
 from rocescope.replay.fabrics.parse import KINDS, parse_fabric
 from rocescope.replay.generate.patterns import PATTERNS
-from rocescope.replay.hashing.models import MODELS
 from rocescope.replay.hashing.seeded import SeedRange
 from rocescope.replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
 
@@ -67,34 +66,6 @@ def test_examples_compile(checkout: Path) -> None:
     assert len(examples) == 3
     for example in examples:
         Filter(example)
-
-
-# The page of hash models lists the registry, and its example runs.
-
-
-def test_every_model_is_listed(checkout: Path) -> None:
-    page = (checkout / "docs" / "hashing.md").read_text()
-    listed = re.findall(
-        r"^\| `(\S+)` \| (\d+) \| (linear|nonlinear) \| (.*) \|$", page, re.MULTILINE
-    )
-    assert listed == [
-        (
-            model.name,
-            "16" if model.half else str(model.bits),
-            "linear" if model.linear else "nonlinear",
-            model.help,
-        )
-        for model in MODELS.values()
-    ]
-
-
-def test_the_example_runs(checkout: Path) -> None:
-    page = (checkout / "docs" / "hashing.md").read_text()
-    variables: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-        exec(block, variables)
-    assert variables["uplinks"].shape == (1000, 2)
-    assert variables["uplinks"].max() == 15
 
 
 # What docs/fabrics.md shows works.

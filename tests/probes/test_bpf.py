@@ -33,7 +33,7 @@ def test_offset_is_that_of_the_clocks():
 @pytest.mark.parametrize("seconds", ["100000", "-1"])
 def test_in_a_time_namespace_the_probes_keep_the_time_of_the_host(seconds, need_tool, unavailable):
     """BPF programs do not know such namespaces (time_namespaces(7))."""
-    code = "from rocescope.probes import clock; print(clock.measure()[0])"
+    code = "from rocescope.probes import bpf; print(bpf.measure()[0])"
     command = [need_tool("unshare"), "--time", "--monotonic", seconds, sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "unshare:" in done.stderr:

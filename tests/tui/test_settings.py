@@ -90,8 +90,10 @@ def test_every_action_can_be_done(action):
         assert hasattr(RocescopeApp, name)
     for screen in action.screens:
         if screen in registry.SCREENS:
-            module = import_module(f"rocescope.tui.screens.{screen}")
-            assert name in dir(getattr(module, registry.SCREENS[screen])), screen
+            module, _, kind = registry.SCREENS[screen].partition(".")
+            assert name in dir(getattr(import_module(f"rocescope.tui.screens.{module}"), kind)), (
+                screen
+            )
 
 
 @pytest.mark.parametrize("screen", [name for _, name, _ in (*SCREENS, *FURTHER)])
