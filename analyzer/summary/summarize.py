@@ -70,13 +70,14 @@ def first_events(
 
 def tracked_events(measuring: Measuring, names: Names, first: int, stop: int) -> list[Event]:
     """Tracked events number `first` up to `stop`, in the order of detection."""
-    return [_event(event, names) for event in measuring.tracker.state.events[first:stop]]
+    events = measuring.tracker.state.events[first:stop]
+    flow_names = {flow: names.flow(flow) for flow in np.unique(events["flow"]).tolist()}
+    return [_event(event, flow_names[int(event["flow"])], names.taps) for event in events]
 
 
-def _event(event: Any, names: Names) -> Event:
-    """One record of the tracker."""
+def _event(event: Any, where: str, taps: Sequence[str]) -> Event:
+    """One record of the tracker; `where` names its flow."""
     kind, value = st.EVENT_NAMES[event["kind"]], int(event["value"])
-    where = names.flow(int(event["flow"]))
     psn = int(event["psn"])
     if kind == "nak":
         text = f"{where}: NAK, {NAK_NAMES.get(value, f'code 0x{value:02x}')}, PSN {psn}"
@@ -91,7 +92,7 @@ def _event(event: Any, names: Names) -> Event:
         kind=kind,
         flow=int(event["flow"]),
         frame_number=int(event["frame_number"]),
-        tap=names.taps[event["tap"]],
+        tap=taps[event["tap"]],
         text=text,
     )
 
