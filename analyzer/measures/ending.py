@@ -21,7 +21,7 @@ from ..track.pairing import settle
 from ..track.tracker import PARTIAL_VIEW_SHARE, FlowTracker
 from ..wire.taps import Gap
 from .hops.hops import TapHops
-from .hops.losses import tap_hops
+from .hops.losses import decide_losses
 from .measuring import Departed, Measuring
 
 Gaps = Mapping[str, Sequence[Gap]]
@@ -119,7 +119,7 @@ def _end_some(
     _join_partners(tracker, leaves)
     hops = None
     if measuring.hops.between_taps():  # no flow that leaves has a packet in flight
-        hops = tap_hops(measuring.hops.settled(), tracker, tap_names)
+        hops = decide_losses(measuring.hops.settled(), tracker, tap_names)
     troubled = _trouble(measuring, hops)
     idle = np.flatnonzero(leaves)
     wire_bytes = tracker.flows["wire_bytes"][idle]  # a view would keep all flows in memory

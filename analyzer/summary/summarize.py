@@ -1,4 +1,4 @@
-"""Builds result records from the tracker and the measures."""
+"""The records of flows, connections, hops, clocks and events, from the tracker and the measures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..measures.congestion import dscp_outliers
 from ..measures.hops import state
 from ..measures.hops.captures import without_hidden
 from ..measures.hops.hops import TapHop, TapHops
-from ..measures.hops.losses import tap_hops
+from ..measures.hops.losses import decide_losses
 from ..measures.hops.measure import HopMeasure
 from ..measures.hops.vantage import FabricLinks
 from ..measures.measuring import Measuring
@@ -502,9 +502,8 @@ class FlowSummary:
         tracker = self._m.tracker
         h, d = tracker.histograms, tracker.densities
         n_counts = tracker.n_counts(f, st.REQUESTS) + tracker.n_counts(f, st.RESPONSES)
-        n_reordering = np.cumsum(n_counts[::-1])[
-            ::-1
-        ]  # a 3-reordered packet is also 1- and 2-reordered
+        # A 3-reordered packet is also 1- and 2-reordered.
+        n_reordering = np.cumsum(n_counts[::-1])[::-1]
         return Reordering(
             ratio=int(requests["reordered"] + responses["reordered"]) / unique,
             max_extent=int(max(requests["max_extent"], responses["max_extent"])),
@@ -617,6 +616,9 @@ def _responses_missing(tracker: FlowTracker, f: int, g: int) -> int | None:
     return int(tracker.missing(f, st.RESPONSES)[0] + tracker.missing(g, st.RESPONSES)[0])
 
 
+# The summary of an analysis: all of its records.
+
+
 class Summary:
     """Builds the records; one instance per result, whose creation settles the pairing.
 
@@ -657,7 +659,7 @@ class Summary:
             clocks = [taps.clock(tap) for tap in range(len(taps))]
             set_forward = self._settled.times.jumps(clocks, set_back)
             unclocked = set_back | set(set_forward)
-            hops = tap_hops(
+            hops = decide_losses(
                 self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked,
                 now_ns,
             )  # fmt: skip

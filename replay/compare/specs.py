@@ -79,7 +79,7 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
     options = parse_options(text, "--model")
     options.check_known(MODEL_KEYS)
     values: dict[str, Any] = {
-        field: options.size(key) for key, field in _SIZES.items() if key in options
+        name: options.size(key) for key, name in _SIZES.items() if key in options
     }
     if "drop" in options:
         values["drop"] = options["drop"]

@@ -311,6 +311,8 @@ def _ports(device: Device) -> list[str]:
     return list(dict.fromkeys([*named, *routed]))
 
 
+# Nodes and wires: which devices are hosts, and switches known only by name.
+
 VIA = "via "
 """Prefix of the names of switches without tables."""
 GATEWAY = "next hop without tables"

@@ -57,7 +57,7 @@ HopKey: TypeAlias = tuple[int, int]
 """The numbers of a tap and the next tap, -1 where that is unknown."""
 
 
-def tap_hops(
+def decide_losses(
     measure: HopMeasure,
     tracker: FlowTracker,
     tap_names: list[str],

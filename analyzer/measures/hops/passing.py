@@ -193,9 +193,8 @@ def _rewindow(p: Passing, width: Int, origin: Int) -> None:
     for hop in range(p.used[st.HOPS]):
         row = p.windows[hop]
         for step in range(st.WINDOWS):
-            w = (
-                step if twice else st.WINDOWS - 1 - step
-            )  # so that none is read after it was written
+            # In the order in which none is read after it was written.
+            w = step if twice else st.WINDOWS - 1 - step
             first = 2 * (origin + w) - old if twice else w - shift
             values = (0, 0, 0, 0, _ALWAYS, _NEVER, 0)
             for k in range(first, first + 2 if twice else first + 1):

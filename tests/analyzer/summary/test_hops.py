@@ -7,7 +7,7 @@ import pytest
 from journeys import hop
 from tracked_batches import START_NS, tracked
 
-from rocescope.analyzer.measures.hops.losses import tap_hops
+from rocescope.analyzer.measures.hops.losses import decide_losses
 from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.summary.summarize import capture_losses, clocks, hop_records
 from rocescope.analyzer.track.state import FLOW
@@ -50,7 +50,7 @@ def test_a_hop():
     ]
     rows += [hop(2_000_000, 0, 500), hop(3_000_000, 0, 501), hop(3_001_500, 1, 501)]
     measure = settled(rows)
-    (record, *_) = hop_records(tap_hops(measure, Tracker(), NAMES), measure, NAMES)
+    (record, *_) = hop_records(decide_losses(measure, Tracker(), NAMES), measure, NAMES)
     assert (record.from_tap, record.to_tap, record.device) == (*NAMES, "spine3")
     assert (record.packets, record.passed_packets, record.lost_packets) == (102, 101, 1)
     assert record.lost_percent == pytest.approx(100 / 102)
@@ -77,7 +77,7 @@ def test_delays_keep_their_resolution_with_clocks_far_apart():
         for row in (hop(50_000 * n, 0, n), hop(50_000 * n + d - offset // 2, 1, n))
     ]
     measure = settled(rows)
-    (record, *_) = hop_records(tap_hops(measure, Tracker(), NAMES), measure, NAMES)
+    (record, *_) = hop_records(decide_losses(measure, Tracker(), NAMES), measure, NAMES)
     assert record.delay_ns.min == 2_000 - offset // 2
     assert record.queueing_ns.max == 4_900
     assert record.queueing_ns.p50 == pytest.approx(2_450, rel=0.1)
@@ -85,7 +85,7 @@ def test_delays_keep_their_resolution_with_clocks_far_apart():
 
 def test_clocks():
     measure = settled(both_ways([1_000] * 200, lambda n: 5_000_000))
-    (clock,) = clocks(tap_hops(measure, Tracker(), NAMES), NAMES)
+    (clock,) = clocks(decide_losses(measure, Tracker(), NAMES), NAMES)
     assert (clock.tap, clock.relative_to) == (NAMES[1], NAMES[0])
     assert clock.offset_ns == pytest.approx(5_000_000, abs=1)
     assert clock.uncertainty_ns == pytest.approx(1_000, abs=1)
@@ -95,7 +95,7 @@ def test_clocks():
 
 def test_a_drifting_clock():
     measure = settled(both_ways([1_000] * 400, lambda n: 20 * n))
-    (clock,) = clocks(tap_hops(measure, Tracker(), NAMES), NAMES)
+    (clock,) = clocks(decide_losses(measure, Tracker(), NAMES), NAMES)
     assert clock.drift_ppm == pytest.approx(20, rel=0.1)  # 20 ns each millisecond
     assert clock.steps == 0
 
@@ -104,14 +104,14 @@ def test_a_clock_that_drifts_through_a_pause_does_not_step():
     """4 us every 20 ms; then no packet passes for 1.2 s."""
     rows = both_ways([1_000] * 150, lambda n: 4_000 * n, pace=20_000_000)
     sparse = [row for n, row in enumerate(rows) if not 60 <= n // 4 < 120]
-    (clock,) = clocks(tap_hops(settled(sparse), Tracker(), NAMES), NAMES)
+    (clock,) = clocks(decide_losses(settled(sparse), Tracker(), NAMES), NAMES)
     assert clock.drift_ppm == pytest.approx(200, rel=0.1)
     assert clock.steps == 0
 
 
 def test_a_clock_that_steps():
     measure = settled(both_ways([1_000] * 200, lambda n: 0 if n < 100 else 400_000))
-    ways = tap_hops(measure, Tracker(), NAMES)
+    ways = decide_losses(measure, Tracker(), NAMES)
     (clock,) = clocks(ways, NAMES)
     assert clock.steps == 1
     assert clock.first_step_ns == clock.last_step_ns
@@ -121,7 +121,7 @@ def test_a_clock_that_steps():
 def test_a_clock_that_steps_inside_a_window_of_many_packets():
     """The least delays of both directions are those of different clocks in this window."""
     measure = settled(both_ways([1_000] * 6_000, lambda n: 0 if n < 3_001 else 400_000))
-    (clock,) = clocks(tap_hops(measure, Tracker(), NAMES), NAMES)
+    (clock,) = clocks(decide_losses(measure, Tracker(), NAMES), NAMES)
     assert clock.steps == 1
 
 
@@ -134,7 +134,7 @@ def test_a_queue_is_no_clock_step():
         rows += [hop(10**6 * n + 500_000, 1, n, 63, flow=1)]
         rows += [hop(10**6 * n + 501_000, 0, n, 62, flow=1)]
     measure = settled(rows)
-    (clock,) = clocks(tap_hops(measure, Tracker(), NAMES), NAMES)
+    (clock,) = clocks(decide_losses(measure, Tracker(), NAMES), NAMES)
     assert clock.steps == 0
 
 
@@ -147,7 +147,7 @@ def test_queues_that_change_sides_are_no_clock_step():
         rows += [hop(10**6 * n + 450_000, 1, n, 63, flow=1)]
         rows += [hop(10**6 * n + 450_000 + back, 0, n, 62, flow=1)]
     measure = settled(rows)
-    (clock,) = clocks(tap_hops(measure, Tracker(), NAMES), NAMES)
+    (clock,) = clocks(decide_losses(measure, Tracker(), NAMES), NAMES)
     assert clock.steps == 0
 
 
@@ -157,5 +157,5 @@ def test_what_a_capture_missed():
     for n in range(50):
         rows += [hop(10_000 * n + 500 * t, t, n) for t in range(3) if not (n == 9 and t == 1)]
     measure = settled(rows)
-    (loss,) = capture_losses(tap_hops(measure, Tracker(), names), names)
+    (loss,) = capture_losses(decide_losses(measure, Tracker(), names), names)
     assert (loss.tap, loss.packets, loss.of_packets, loss.flows) == ("b", 1, 50, [0])

@@ -12,7 +12,7 @@ from tracked_batches import START_NS, tracked
 
 from rocescope.analyzer.measures.hops import captures as module
 from rocescope.analyzer.measures.hops.hops import GRACE_NS, LOST, TapHop, TapHops, spread_times
-from rocescope.analyzer.measures.hops.losses import tap_hops
+from rocescope.analyzer.measures.hops.losses import decide_losses
 from rocescope.analyzer.measures.hops.measure import HopMeasure
 from rocescope.analyzer.measures.hops.state import EDGE, VISIT
 from rocescope.analyzer.measures.hops.vantage import FabricLinks
@@ -42,7 +42,7 @@ class Tracker:
 def ways(rows, names, tracker=None, fabric=None, addresses=(), **more):
     measure = HopMeasure()
     measure.update(tracked(sorted(rows, key=lambda row: row["time_ns"]), 8))
-    return tap_hops(measure.settled(), tracker or Tracker(), names, fabric, addresses, **more)
+    return decide_losses(measure.settled(), tracker or Tracker(), names, fabric, addresses, **more)
 
 
 def journey(number, taps, flow=0, first_limit=64, **more):
