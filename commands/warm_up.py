@@ -96,8 +96,8 @@ def _codes(uses: list[Use], captures: dict[str, str]) -> Iterator[str]:
     """Python statements that compile the kernels of these commands."""
     if "live" in uses:
         yield (
-            "from rocescope.probes.live_analysis import warm_up, DEFAULT_WINDOW_NS; "
-            "warm_up(DEFAULT_WINDOW_NS)"
+            "from rocescope.analyzer.measures.series import DEFAULT_WINDOW_NS; "
+            "from rocescope.probes.live_analysis import warm_up; warm_up(DEFAULT_WINDOW_NS)"
         )
     lines = {line: None for use in uses for line in _LINES.get(use, _LINES["analyze"])}
     for line in lines:

@@ -39,8 +39,7 @@ def test_random_tables_with_bounds_checks(checkout: Path) -> None:
     """Columns that no decoder would make, through tracker, measures and their merging."""
     chosen = "any_packets or conserves or common_host_pair or restart"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
-    command += ["tests/analyzer/track/psn", "tests/analyzer/measures/test_measuring.py"]
-    command += ["tests/analyzer/track/test_tracker.py"]
+    command += ["tests/analyzer/track", "tests/analyzer/measures/test_measuring.py"]
     done = subprocess.run(command, cwd=checkout, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:]
 

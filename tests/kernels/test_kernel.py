@@ -166,7 +166,7 @@ def test_a_later_run_does_the_same_without_numba(tmp_path: Path) -> None:
 FAILURES = {
     "a missing version file": "machine_code._numba_folder = lambda: '/nowhere'",
     "a moved extension": "machine_code.EXTENSION_SUFFIXES = []",
-    "no LLVM": "llvm._linker = lambda: 1 / 0",
+    "no LLVM": "machine_code._linker = lambda: 1 / 0",
     "odd names": "machine_code._address = lambda name: None",
     "an unknown processor": "machine_code.host = lambda: 1 / 0",
     "no cache at all": "kernel.cache_base = lambda: None",
@@ -201,7 +201,7 @@ def test_whatever_fails_while_loading_numba_does_the_same(
 ) -> None:
     folder, printed = compiled
     shutil.copytree(folder / "cache", tmp_path / "cache")
-    imports = "from rocescope.kernels import kernel, llvm, image as machine_code"
+    imports = "from rocescope.kernels import kernel, image as machine_code"
     assert run_after(f"{imports}\n{FAILURES[name]}", folder, tmp_path / "cache") == (
         printed,
         "True",

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,6 +15,8 @@ from rocescope.probes import bpf as clock
 from rocescope.probes import replacement
 from rocescope.probes.replacement import Replacement
 from rocescope.probes.sysfs import DEVICES, devices, gid, gids, growth, read_ports
+
+from .conftest import write
 
 # Kernel time to wall time.
 
@@ -61,25 +62,6 @@ def test_offset_stays_until_the_clock_is_set(monkeypatch):
 
 
 # Counters and addresses of RDMA ports, from trees like those of Soft-RoCE devices.
-
-
-def write(path: Path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{text}\n")
-
-
-@pytest.fixture
-def tree(tmp_path):
-    """Device rxe0 with one port: counters, addresses, and the settings among them."""
-    port = tmp_path / "rxe0" / "ports" / "1"
-    for name, value in {"port_xmit_data": 1000, "port_rcv_data": 5, "link_downed": 0}.items():
-        write(port / "counters" / name, value)
-    for name, value in {"sent_pkts": 10, "rcvd_pkts": 20, "lifespan": 10}.items():
-        write(port / "hw_counters" / name, value)
-    write(port / "gids" / "0", "fe80:0000:0000:0000:5054:00ff:fe12:3456")
-    write(port / "gids" / "1", "0000:0000:0000:0000:0000:ffff:0a00:0001")
-    write(port / "gids" / "2", "0000:0000:0000:0000:0000:0000:0000:0000")
-    return tmp_path
 
 
 def test_reading(tree):

@@ -26,7 +26,7 @@ from rocescope.probes.rings import Loss
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report
 
-from .test_bpf import write
+from .conftest import write
 
 
 @pytest.fixture(autouse=True)
