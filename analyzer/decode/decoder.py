@@ -17,7 +17,7 @@ from ..capture.source import Capture
 from ..errors import UsageError
 from ..wire import packets
 from ..wire.bth import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, ROCE_UDP_PORT, TRANSPORT_OF
-from ..wire.frames import FrameBatch, FrameColumns
+from ..wire.frames import LINKTYPE_ETHERNET, FrameBatch, FrameColumns
 from ..wire.packets import COLUMNS, I64, U8, PacketTable
 from ..wire.registry import IPV4_MAPPED, EndpointArrays, Registry, has_room, intern
 from ..wire.taps import MANY_TAPS
@@ -39,6 +39,7 @@ from .headers import (
     link_layer,
     may_carry_frames,
 )
+from .links import Links
 from .mrc import MRC_UDP_PORT, FlowLabelOf, FlowLabels, looks_like_mrc, mrc_rows, number_paths
 from .sessions import MAX_SESSIONS
 from .sflow import note_samples
@@ -411,7 +412,7 @@ class Decoder:
     flow_label: whether MRC packets without a flow label use that of the outer IPv6 header.
     check_icrc: verify the ICRC of complete packets (fills `icrc_state`). link_bits_per_second: link
     rate for the pause times of taps that do not state their rate. mirrors: restores mirrored
-    packets.
+    packets. by_link: each link in a tap, told by its Ethernet addresses, gets a tap of its own.
     """
 
     def __init__(
@@ -424,8 +425,10 @@ class Decoder:
         check_icrc: bool = False,
         link_bits_per_second: int | None = None,
         mirrors: Mirrors | None = None,
+        by_link: bool = False,
     ) -> None:
         self.registry = registry
+        self.links = Links(registry) if by_link else None
         self._roce_ports = np.zeros(65536, np.uint8)
         self._roce_ports[MRC_UDP_PORT] = ONLY_MRC
         for port in udp_ports:
@@ -466,7 +469,13 @@ class Decoder:
         if not self._encapsulated or not len(frames):
             table, done = self._rows(frames, look_inside=True)
             if len(table) or done == len(frames):
-                tables.append(self._restored(frames, None, table))
+                begin = table.file_offset - frames.base_offset
+                if (frames.link_type == LINKTYPE_ETHERNET).all():
+                    ethernet = begin
+                else:
+                    link_type = frames.link_type[table.frame_number - frames.first_frame_number]
+                    ethernet = np.where(link_type == LINKTYPE_ETHERNET, begin, -1)
+                tables.append(self._restored(frames, None, ethernet, table))
             del table  # without rows its memory is free for the rows of inner frames
         if done < len(frames):
             tables += self._unwrapped(frames, done)
@@ -506,15 +515,22 @@ class Decoder:
                     self.flow_labels.see(table, frames.data, inner.outer_ipv6)
             if used & WITH_RATE:
                 note_samples(table, inner.rate, self.registry.taps)
-            tables.append(self._restored(frames, inner.stamp, table))
+            tables.append(self._restored(frames, inner.stamp, inner.ethernet, table))
         self._encapsulated = self.counters.encapsulated() > encapsulated
         return tables
 
-    def _restored(self, frames: FrameBatch, stamp: I64 | None, table: PacketTable) -> PacketTable:
-        if self.mirrors is None:
-            return table
-        stamps = np.full(len(table), -1, np.int64) if stamp is None else stamp
-        return self.mirrors.restored(frames, stamps, table)
+    def _restored(
+        self, frames: FrameBatch, stamp: I64 | None, ethernet: I64, table: PacketTable
+    ) -> PacketTable:
+        """The table before the mirror, with a tap for each link."""
+        if self.mirrors is not None:
+            stamps = np.full(len(table), -1, np.int64) if stamp is None else stamp
+            restored = self.mirrors.restored(frames, stamps, table)
+            if restored is not table:  # its taps are those of the mirror
+                return restored
+        if self.links is not None and len(table):
+            self.links.assign(table, frames.data, frames.base_offset, ethernet)
+        return table if self.mirrors is None else self.mirrors.without_duplicates(table)
 
     def _rows(self, frames: FrameBatch, look_inside: bool) -> tuple[PacketTable, int]:
         """The rows of a batch, and the frame at which they end because it may be encapsulated."""

@@ -523,6 +523,11 @@ class Mirrors:
             self.clock.set_times(frames.data, stamp, table)
         if self.lumina is not None:
             table = self.lumina.restored(frames.data, frames.base_offset, table)
+            return self.without_duplicates(table)
+        return table
+
+    def without_duplicates(self, table: PacketTable) -> PacketTable:
+        """The packets that do not repeat an earlier one of their tap."""
         return table if self.duplicates is None else self.duplicates.without(table)
 
     def ordered(self, tables: Iterator[PacketTable]) -> Iterator[PacketTable]:

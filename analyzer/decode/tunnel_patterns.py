@@ -40,6 +40,7 @@ MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
     VLAN_AT,
     OUTER_IPV6,
     STAMP,
+    ETHERNET,
     SEEN,
     CUT_AT,  # byte of the last ERSPAN header with the bit that marks a cut frame; -1 for none
     WHAT,  # description of the session, without the number and ERSPAN III direction; 0 for none
@@ -57,7 +58,7 @@ MAX_WORDS, MAX_IPS, MAX_PROBES = 16, 6, 8
     CARRIER,
     USED,  # fields of the inner frames in use, as in `unwrap_frames`
     WORD,  # MAX_WORDS times: position, bits to compare, their value
-) = range(28)
+) = range(29)
 IP = WORD + 3 * MAX_WORDS  # MAX_IPS times: position of the length, its base, least end
 PROBE = IP + 3 * MAX_IPS  # positions of bytes that must not begin a known EtherType
 N_FIELDS = PROBE + MAX_PROBES
@@ -117,6 +118,7 @@ def recognise(
     w[wk.VLAN] = be16(data, begin + t[p, VLAN_AT]) if t[p, VLAN_AT] >= 0 else 0
     w[wk.OUTER_IPV6] = begin + t[p, OUTER_IPV6] if t[p, OUTER_IPV6] >= 0 else -1
     w[wk.STAMP] = begin + t[p, STAMP] if t[p, STAMP] >= 0 else -1
+    w[wk.ETHERNET] = begin + t[p, ETHERNET] if t[p, ETHERNET] >= 0 else -1
     w[wk.RATE] = 0
     return True
 
@@ -347,6 +349,7 @@ class _Pattern:
         t[VLAN_AT] = -1 if w[wk.LINK] == LINKTYPE_ETHERNET else relative(wk.VLAN_AT)
         t[OUTER_IPV6] = relative(wk.OUTER_IPV6)
         t[STAMP] = relative(wk.STAMP)
+        t[ETHERNET] = relative(wk.ETHERNET)
         t[SEEN] = w[wk.SEEN]
         t[USED] = WITH_VLAN if t[VLAN_AT] >= 0 else 0
         t[USED] |= WITH_OUTER_IPV6 if t[OUTER_IPV6] >= 0 else 0

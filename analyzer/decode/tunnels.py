@@ -266,9 +266,10 @@ MAX_DEPTH = 8
     AT,  # position of the UDP header of a datagram identified by its port
     SEEN,  # bits of the kinds of encapsulations
     RATE,  # one frame in N is sampled, 0 for all
+    ETHERNET,  # position of the Ethernet header on the observed wire, -1 for none
     STEPS,  # headers passed
     TRAIL,  # the first of them: kind << STEP_SHIFT | position
-) = range(23)
+) = range(24)
 N_FIELDS = TRAIL + 4 * (MAX_DEPTH + 1)  # link layer, IP, its payload, payload of GRE
 STEP_SHIFT = 56
 
@@ -300,6 +301,7 @@ def begin_walk(w: I64, at: Int, end: Int, stop: Int, link_type: Int) -> None:
     w[DEPTH] = 0
     w[SEEN] = 0
     w[RATE] = 0
+    w[ETHERNET] = at if link_type == LINKTYPE_ETHERNET else -1
     w[STEPS] = 0
 
 
@@ -409,6 +411,7 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
         if is_ip:
             link_type = frames.LINKTYPE_RAW
         _enter(w, frame, link_type, 1)
+        w[ETHERNET] = frame if link_type == LINKTYPE_ETHERNET else -1
         return STEPPED
     link_type = link_type_of(protocol)
     mirrored = 1
@@ -424,6 +427,8 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
     kind = ses.GRE_MIRROR if protocol == TYPE_BRIDGED else ses.GRE_TUNNEL
     _session(w, data, ip, version, kind, keyed, key, at)
     _enter(w, inner, link_type, mirrored)
+    if kind == ses.GRE_MIRROR:
+        w[ETHERNET] = inner
     return STEPPED
 
 

@@ -48,12 +48,15 @@ class Inner(NamedTuple):
     """Position of a header with a hardware timestamp, -1 for none."""
     rate: U32
     """One frame in N was sampled (sFlow); 0 for all."""
+    ethernet: I64
+    """Position of the Ethernet header with which the packet crossed the observed link: of a mirror
+    the inner one, of a tunnel the outer one; -1 for none."""
 
 
 def room_for(rows: int) -> Inner:
     """Uninitialised arrays of this many rows."""
     types = (np.int64, np.uint32, np.uint32, np.int64, np.uint16, np.uint16, np.int64, np.uint16)
-    return Inner._make(np.empty(rows, t) for t in (*types, np.int64, np.int64, np.uint32))
+    return Inner._make(np.empty(rows, t) for t in (*types, np.int64, np.int64, np.uint32, np.int64))
 
 
 def rows_of(inner: Inner, positions: I64) -> Inner:
@@ -90,6 +93,7 @@ def _write(w: I64, out: Inner, row: Int, source: Int, time_ns: Int, tap: Int) ->
     out.outer_ipv6[r] = w[words.OUTER_IPV6]
     out.stamp[r] = w[words.STAMP]
     out.rate[r] = w[words.RATE]
+    out.ethernet[r] = w[words.ETHERNET]
 
 
 @subkernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from ...kernels.kernel import Int32s, Ints, UInt64s, inlined, kernel
 from ...kernels.records import NamedTuple
 from ..errors import UsageError
-from .taps import Taps
+from .taps import Link, Taps
 
 # Random keys of hash tables: no capture can force collisions.
 
@@ -308,6 +309,11 @@ class SegmentLists:
         return [self.name(number) for number in range(len(self) + 1)]
 
 
+def address_text(address: int) -> str:
+    """`02:66:2d:25:06:99`."""
+    return address.to_bytes(6).hex(":")
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
     """The addresses, vantage points and segment lists of an analysis.
@@ -318,7 +324,44 @@ class Registry:
     endpoints: Endpoints = field(default_factory=Endpoints)
     taps: Taps = field(default_factory=Taps)
     segments: SegmentLists = field(default_factory=SegmentLists)
+    ethers: Mapping[int, str] = field(default_factory=dict)
+    """Names of Ethernet addresses: `leaf1`, or with a port `leaf1:swp3`."""
 
     @property
     def tap_names(self) -> list[str]:
         return [tap.name for tap in self.taps.items]
+
+
+def name_links(
+    registry: Registry, taps: Iterable[int], device_of: Mapping[int, str] | None = None
+) -> None:
+    """Name taps by the two ends of their links: `leaf1-spine3`, `10.0.1.1-02:66:2d:25:06:99`.
+
+    device_of: names of the devices that have an Ethernet address, where more is known than the
+    address itself. A tap of a switched link keeps its name.
+    """
+    tap_of: dict[str, int] = {}
+    for tap in taps:
+        link = registry.taps[tap].link
+        ends = [] if link is None else _ends_of(link, registry, device_of or {})
+        if link is None or len(ends) != 2:
+            continue
+        name = "-".join(ends)
+        if name in tap_of:
+            name += f" ({address_text(link.addresses[0])})"
+        tap_of[name] = tap
+    others = {tap.name for n, tap in enumerate(registry.taps.items) if n not in tap_of.values()}
+    for name, tap in tap_of.items():
+        registry.taps[tap].name = name if name not in others else f"{name} (tap {tap})"
+
+
+def _ends_of(link: Link, registry: Registry, device_of: Mapping[int, str]) -> list[str]:
+    """The host and the router of a link, or two routers by name; other numbers if it is neither."""
+    hosts, routers = dict[str, None](), dict[str, None]()
+    for address in link.addresses:
+        known = registry.ethers.get(address, "").partition(":")[0]
+        if address in link.hosts:
+            hosts[known or registry.endpoints.text(link.hosts[address])] = None
+        else:
+            routers[known or device_of.get(address, address_text(address))] = None
+    return [*hosts, *routers] if hosts else sorted(routers)

@@ -84,6 +84,34 @@ class Gap:
 
 
 @dataclass(slots=True)
+class Link:
+    """What Ethernet addresses tell about the link that a tap shows."""
+
+    addresses: list[int] = field(default_factory=list)
+    """Ethernet addresses at its ends, in order of appearance."""
+    hosts: dict[int, int] = field(default_factory=dict)
+    """By address of a host: the endpoint whose packets begin there."""
+    towards: dict[int, tuple[int, int] | None] = field(default_factory=dict)
+    """By endpoint: the addresses between which its packets pass, sender first; None for both
+    directions."""
+
+    def note(self, address: int, is_host: bool, endpoint: int) -> None:
+        """Take in an address of the link; endpoint: whose packets begin there, -1 for none."""
+        if address not in self.addresses:
+            self.addresses.append(address)
+        if not is_host:
+            self.hosts.pop(address, None)
+        elif endpoint >= 0:
+            self.hosts[address] = endpoint
+
+    def note_direction(self, endpoint: int, sender: int, receiver: int) -> None:
+        """Packets of an endpoint pass from one address to the other."""
+        known = self.towards.setdefault(endpoint, (sender, receiver))
+        if known is not None and known[0] == receiver:
+            self.towards[endpoint] = None
+
+
+@dataclass(slots=True)
 class Tap:
     """One vantage point: a capture file, a pcapng interface, a mirror session, a probe."""
 
@@ -104,13 +132,17 @@ class Tap:
     """Frames more than a second before the previous one: the clock was set back, or captures were
     joined."""
     carrier: int | None = None
-    """For a mirror session: index of the tap that carries its frames."""
+    """For a mirror session, or a further link in a capture: index of the tap that carries its
+    frames."""
     sampled: SampledFrames | None = None
     """Set when the frames of the tap are samples."""
     gaps: list[Gap] = field(default_factory=list)
     """Of ring files; complete when all are read."""
     shared: bool = False
-    """Whether it stands for all interfaces or mirror sessions that have no tap of their own."""
+    """Whether it stands for all interfaces, mirror sessions or links that have no tap of their
+    own."""
+    link: Link | None = None
+    """The link that its frames pass, where they have Ethernet addresses."""
 
     @property
     def leaves_out_roce(self) -> bool:

@@ -34,7 +34,9 @@ _SERIES_SHARE = 0.1
 _FILE = re.compile(r"(.*?)(\.(pcapng|pcap|cap|gz|xz|zst|lz4|bz2|snoop|dmp))+(:.*)?$", re.IGNORECASE)
 """A file name and, of a pcapng with several interfaces, the interface."""
 _FOLDERS = re.compile(r" \(.*\)$")
-_PARTS = re.compile(r"[^A-Za-z0-9.]+")
+_ADDRESS = r"(?:[0-9a-fA-F]{0,4}:){2,}[0-9a-fA-F.]*"
+"""An Ethernet or IPv6 address."""
+_PARTS = re.compile(rf"{_ADDRESS}|[A-Za-z0-9.]+")
 _WORDS = {"to", "in", "out", "rx", "tx", "link", "tap", "port"}
 _PORT = re.compile(
     r"(eth|ethernet|et|xe|ge|te|gi|fo|hu|swp|port|bond|mlx|rxe|irdma|ib)?\d+|et|xe|ge"
@@ -538,17 +540,15 @@ def _without_shared(names: list[str]) -> list[str]:
     one_way = any(name.endswith((" in", " out")) for name in names)
     if len(shared) < 2 or one_way or any(len(each - shared) < 2 for each in devices):
         return names
-    parts = [_PARTS.split(name) for name in names]
+    parts = [_PARTS.findall(name) for name in names]
     common = set.intersection(*map(set, parts))
-    return ["-".join(part for part in each if part and part not in common) for each in parts]
+    return ["-".join(part for part in each if part not in common) for each in parts]
 
 
 def parts_of(name: str) -> list[str]:
     """The devices in a short name: `leaf1-spine3` has leaf1 and spine3, and so has
     `leaf1-eth2-spine3-eth1`; its folders, in brackets, are none."""
-    parts = [
-        part for part in _PARTS.split(_FOLDERS.sub("", name)) if part and part.lower() not in _WORDS
-    ]
+    parts = [part for part in _PARTS.findall(_FOLDERS.sub("", name)) if part.lower() not in _WORDS]
     devices = [part for part in parts if not _PORT.fullmatch(part)]
     return devices if len(devices) > 1 else parts
 

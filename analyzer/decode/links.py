@@ -1,0 +1,272 @@
+"""The links in one tap: each pair of Ethernet addresses becomes a tap of its own.
+
+A router rewrites both addresses of a frame, so a mirror of several ports, or of several VLANs, shows
+each link as a pair of addresses. Switches without routing rewrite nothing: all their cables look
+like one link.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...kernels.kernel import Int32s, Ints, UInt64s, inlined, kernel
+from ...kernels.records import NamedTuple
+from ..wire.frames import LINKTYPE_ETHERNET
+from ..wire.packets import FULL_HOP_LIMITS, I64, U8, PacketTable
+from ..wire.registry import Registry, name_links, salt
+from ..wire.taps import Link, Tap
+from .headers import be16, be32
+
+MOST_PAIRS = 1 << 12
+"""Pairs of addresses that a capture keeps apart: a sender may forge addresses. Frames of further
+pairs stay at the tap that carries them."""
+MOST_LINKS = 256
+"""Taps that the links of one capture make: tables of taps against taps grow with the square."""
+_MOST_SENDERS = 1 << 14
+"""Senders by pair and direction that a capture keeps."""
+_UNKNOWN = -1
+
+LOW_BEGINS, LOW_FORWARDS, HIGH_BEGINS, HIGH_FORWARDS = 1, 2, 4, 8
+"""Bits of a pair: its lower (or higher) address sends packets with a full hop limit, as hosts do,
+or with a lower one, as routers do."""
+_IS_FULL: Final[U8] = np.zeros(256, np.uint8)
+_IS_FULL[list(FULL_HOP_LIMITS)] = 1
+
+
+class PairArrays(NamedTuple):
+    """The pairs for kernels: open addressing with linear probing."""
+
+    slots: Int32s
+    """int32[2 * MOST_PAIRS]: number of a pair, -1 when free."""
+    keys: I64
+    """int64[MOST_PAIRS, 3]: tap, lower and higher address."""
+    bits: Ints
+    """int64[MOST_PAIRS]: LOW_BEGINS and so on."""
+    hosts: Ints
+    """int64[MOST_PAIRS, 2]: the first endpoint whose packets begin at either address, -1."""
+    sender_slots: I64
+    """int64[2 * _MOST_SENDERS]: 1 + (endpoint << 13 | pair << 1 | direction), 0 when free."""
+    senders: I64
+    """int64[_MOST_SENDERS]: the same without the 1, in order of appearance."""
+    used: Ints
+    """int64[2]: pairs and senders in use."""
+    key: UInt64s
+    """uint64[2], random: no capture can force collisions."""
+
+
+@inlined
+def _mixed(a: np.uint64, b: np.uint64, arrays: PairArrays) -> np.uint64:
+    h = (a ^ arrays.key[0]) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(32)
+    h = (h ^ b ^ arrays.key[1]) * np.uint64(0xD6E8FEB86659FD93)
+    return np.uint64(h ^ (h >> np.uint64(32)))
+
+
+@inlined
+def _pair_of(tap: int, low: int, high: int, arrays: PairArrays) -> int:
+    """Number of a pair, added when new; -1 when there is no room."""
+    mask = np.uint64(len(arrays.slots) - 1)
+    mixed = _mixed(np.uint64(low) | (np.uint64(tap) << np.uint64(48)), np.uint64(high), arrays)
+    slot = mixed & mask
+    while True:
+        n = np.int64(arrays.slots[slot])
+        if n < 0:
+            n = arrays.used[0]
+            if n == len(arrays.keys):
+                return np.int64(_UNKNOWN)
+            arrays.slots[slot] = n
+            arrays.keys[n, 0], arrays.keys[n, 1], arrays.keys[n, 2] = tap, low, high
+            arrays.used[0] += 1
+            return np.int64(n)
+        if arrays.keys[n, 1] == low and arrays.keys[n, 2] == high and arrays.keys[n, 0] == tap:
+            return n
+        slot = (slot + np.uint64(1)) & mask
+
+
+@inlined
+def _note_sender(source: int, pair: int, way: int, arrays: PairArrays) -> None:
+    """Remember in which direction the packets of an endpoint pass a pair."""
+    entry = (source << 13) | (pair << 1) | way
+    mask = np.uint64(len(arrays.sender_slots) - 1)
+    slot = _mixed(np.uint64(entry), np.uint64(0), arrays) & mask
+    while arrays.sender_slots[slot] != 0:
+        if arrays.sender_slots[slot] == entry + 1:
+            return
+        slot = (slot + np.uint64(1)) & mask
+    n = arrays.used[1]
+    if n < len(arrays.senders):
+        arrays.sender_slots[slot] = entry + 1
+        arrays.senders[n] = entry
+        arrays.used[1] += 1
+
+
+@kernel
+def number_pairs(
+    data: U8,
+    begin: I64,
+    ethernet: I64,
+    tap: NDArray[np.uint16],
+    source: NDArray[np.uint32],
+    hop_limit: U8,
+    arrays: PairArrays,
+    pairs: Int32s,
+) -> None:
+    """Fill `pairs`, int32[rows], with the number of each row's pair of Ethernet addresses.
+
+    ethernet: position in `data` of the Ethernet header of each row, with which it crossed the link,
+    at least 12 bytes of it captured; -1 for none. begin: of its frame; elsewhere than `ethernet`
+    the packet is in a tunnel, and its hop limit tells nothing about the link.
+    """
+    last = np.int64(_UNKNOWN)
+    last_tap = last_low = last_high = np.int64(-1)
+    last_sender = np.int64(-1)
+    for i in range(len(ethernet)):
+        at = ethernet[i]
+        if at < 0:
+            pairs[i] = _UNKNOWN
+            continue
+        to = (be32(data, at) << 16) | be16(data, at + 4)
+        sent_by = (be16(data, at + 6) << 32) | be32(data, at + 8)
+        low, high = min(to, sent_by), max(to, sent_by)
+        t = np.int64(tap[i])
+        if low != last_low or high != last_high or t != last_tap:
+            last = _pair_of(t, low, high, arrays)
+            last_tap, last_low, last_high = t, low, high
+        pairs[i] = last
+        if last < 0:
+            continue
+        way = np.int64(0) if sent_by == low else np.int64(1)
+        bit = 1 if _IS_FULL[hop_limit[i]] and begin[i] == at else 2
+        arrays.bits[last] |= bit << (2 * way)
+        if bit == 1 and arrays.hosts[last, way] < 0:
+            arrays.hosts[last, way] = source[i]
+        sender = (np.int64(source[i]) << 13) | (last << 1) | way
+        if sender != last_sender and arrays.used[0] > 1:
+            _note_sender(np.int64(source[i]), last, way, arrays)
+            last_sender = sender
+
+
+class Links:
+    """The links of one capture and their taps."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._arrays = PairArrays(
+            np.full(2 * MOST_PAIRS, -1, np.int32),
+            np.zeros((MOST_PAIRS, 3), np.int64),
+            np.zeros(MOST_PAIRS, np.int64),
+            np.full((MOST_PAIRS, 2), -1, np.int64),
+            np.zeros(2 * _MOST_SENDERS, np.int64),
+            np.zeros(_MOST_SENDERS, np.int64),
+            np.zeros(2, np.int64),
+            salt(2),
+        )
+        self._tap_of_pair = np.zeros(0, np.uint16)
+        self._taps_of: dict[int, list[int]] = {}
+        """By tap that carries the frames: the taps of its links."""
+        self._tap_of: dict[tuple[int, object], int] = {}
+        """By carrying tap and what tells a link apart: its tap."""
+        self._known_bits = np.zeros(0, np.int64)
+        self._senders = 0
+        self.overflowed = False
+        """Whether links share a tap because there were more than `MOST_LINKS`."""
+
+    def assign(self, table: PacketTable, data: U8, base_offset: int, ethernet: I64) -> None:
+        """Move the rows of each further link to a tap of its own; changes `table.tap`.
+
+        data, ethernet: as of `number_pairs`. base_offset: offset in the capture of `data[0]`.
+        """
+        pairs = np.empty(len(table), np.int32)
+        number_pairs(
+            data, table.file_offset - base_offset, ethernet, table.tap, table.src, table.hop_limit,
+            self._arrays, pairs,
+        )  # fmt: skip
+        used = int(self._arrays.used[0])
+        if used > len(self._tap_of_pair) or not np.array_equal(
+            self._arrays.bits[:used], self._known_bits
+        ):
+            self._decide(used)
+        self._learn_directions()
+        if any(len(taps) > 1 for taps in self._taps_of.values()):
+            numbered = pairs >= 0
+            if numbered.all():
+                np.take(self._tap_of_pair, pairs, out=table.tap)
+            else:
+                table.tap[numbered] = self._tap_of_pair[pairs[numbered]]
+
+    def _decide(self, used: int) -> None:
+        """The taps of pairs that are new, by all that is known of their addresses."""
+        keys, bits = self._arrays.keys[:used].tolist(), self._arrays.bits[:used].tolist()
+        begins, forwards = set[tuple[int, int]](), set[tuple[int, int]]()
+        for (tap, *addresses), known in zip(keys, bits, strict=True):
+            for side, address in enumerate(addresses):
+                if known >> (2 * side) & LOW_BEGINS:
+                    begins.add((tap, address))
+                if known >> (2 * side) & LOW_FORWARDS:
+                    forwards.add((tap, address))
+        hosts = begins - forwards
+        taps = self._tap_of_pair.tolist()
+        for n, (tap, low, high) in enumerate(keys):
+            ends = [address for address in (low, high) if (tap, address) in hosts]
+            kind: object = (low, high) if not ends else ends[0] if len(ends) == 1 else "switched"
+            if (tap, kind) not in self._tap_of:
+                self._tap_of[tap, kind] = taps[n] if n < len(taps) else self._new_tap(tap)
+            if n == len(taps):
+                taps.append(self._tap_of[tap, kind])
+            link = self._link_at(taps[n])
+            for side, address in enumerate((low, high)):
+                link.note(address, address in ends, int(self._arrays.hosts[n, side]))
+        self._tap_of_pair = np.array(taps, np.uint16)
+        self._known_bits = self._arrays.bits[:used].copy()
+        self._name()
+
+    def _new_tap(self, carrier: int) -> int:
+        """A tap for a further link; the first link keeps that of its frames."""
+        taps, links = self._registry.taps, self._taps_of.setdefault(carrier, [])
+        if links and (taps.are_many or len(links) == MOST_LINKS):
+            self.overflowed = True
+            taps[carrier].shared = True
+            return carrier
+        if links:
+            first = taps[carrier]
+            links.append(
+                taps.add(
+                    Tap(
+                        f"link {len(links) + 1} in {first.name}",
+                        LINKTYPE_ETHERNET,
+                        first.snap_length,
+                        carrier=taps.clock(carrier),
+                    )
+                )
+            )
+        else:
+            links.append(carrier)
+        return links[-1]
+
+    def _link_at(self, tap: int) -> Link:
+        """The link of a tap, begun if it has none."""
+        known = self._registry.taps[tap]
+        if known.link is None:
+            known.link = Link()
+        return known.link
+
+    def _learn_directions(self) -> None:
+        """Hand the direction of senders that are new over to their links."""
+        senders = int(self._arrays.used[1])
+        for entry in self._arrays.senders[self._senders : senders].tolist():
+            pair, way = entry >> 1 & MOST_PAIRS - 1, entry & 1
+            _, low, high = self._arrays.keys[pair].tolist()
+            link = self._registry.taps[int(self._tap_of_pair[pair])].link
+            if link is not None:
+                sender, receiver = (high, low) if way else (low, high)
+                link.note_direction(entry >> 13, sender, receiver)
+        self._senders = senders
+
+    def _name(self) -> None:
+        """Name the links of taps that show several."""
+        for links in self._taps_of.values():
+            if len(links) > 1:
+                name_links(self._registry, links)
