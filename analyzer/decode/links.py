@@ -1,6 +1,6 @@
 """The links in one tap: each pair of Ethernet addresses becomes a tap of its own.
 
-A router rewrites both addresses of a frame, so a mirror of several ports, or of several VLANs, shows
+A router rewrites both addresses of a frame: a mirror of several ports, or of several VLANs, shows
 each link as a pair of addresses. Switches without routing rewrite nothing: all their cables look
 like one link.
 """
@@ -267,6 +267,8 @@ class Links:
 
     def _name(self) -> None:
         """Name the links of taps that show several."""
-        for links in self._taps_of.values():
-            if len(links) > 1:
-                name_links(self._registry, links)
+        for taps in self._taps_of.values():
+            if len(taps) > 1:
+                for tap in taps:
+                    self._link_at(tap).is_one_of_several = True
+        name_links(self._registry)

@@ -235,7 +235,6 @@ class Pipeline:
         options, measuring, registry = self.options, self.measuring, self.registry
         joined = self.join_logs()
         owners = self._with_known_ranks(merge_owners(self.find_host_owners(), joined.owners))
-        captures = self.summarize_captures(complete)
         summary = Summary(
             measuring,
             registry,
@@ -245,6 +244,7 @@ class Pipeline:
             fabric=options.fabric,
             now_ns=None if complete else self.find_present_ns(),
         )
+        captures = self.summarize_captures(complete)  # with the names that links have now
         flows = summary.flows()
         events, omitted = _with_job_events(*summary.events(MAX_EVENTS_REPORTED), joined.events)
         filtered = measuring.filtered or measuring.captured_in_part

@@ -18,7 +18,7 @@ from ..measures.hops.captures import without_hidden
 from ..measures.hops.hops import TapHop, TapHops
 from ..measures.hops.losses import decide_losses
 from ..measures.hops.measure import HopMeasure
-from ..measures.hops.vantage import FabricLinks
+from ..measures.hops.vantage import FabricLinks, name_devices
 from ..measures.measuring import Measuring
 from ..measures.spraying import entropy_imbalances, tap_imbalances, tap_places
 from ..results.analysis import CaptureLoss, Hop, LostAt, TapClock
@@ -31,7 +31,7 @@ from ..track import state as st
 from ..track.pairing import service_name, settle
 from ..track.tracker import FlowTracker
 from ..wire.bth import NAK_NAMES, TRANSPORT_NAMES, opcode_name
-from ..wire.registry import Registry
+from ..wire.registry import Registry, name_links
 from .hidden import PSN_EVENTS, Gaps, as_hidden, as_sampled, gaps_of, sampled_taps
 from .mrc import MrcSummary, segment_lists, unknowns
 from .names import Names, PathBy, PlaneBy
@@ -641,6 +641,10 @@ class Summary:
         now_ns: int | None = None,
     ) -> None:
         self._m = measuring
+        self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
+        if self._settled is not None and registry.taps.show_links:
+            edges, sources = self._settled.edges, measuring.tracker.flows["src"]
+            name_links(registry, name_devices(edges, sources, registry))
         self._names = names = Names(measuring.tracker, registry)
         connection_of: dict[int, int] = {}
         self.connections: list[Connection] = []
@@ -650,7 +654,6 @@ class Summary:
         self._sampled = sampled_taps(registry.taps)
         self._shared = {tap for tap in range(len(registry.taps)) if registry.taps[tap].shared}
         gaps = gaps_of(registry.taps)
-        self._settled = None if in_passing or not measuring.many_taps else measuring.hops.settled()
         self.tap_hops: TapHops | None = None
         if self._settled is not None:
             taps = registry.taps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
@@ -327,24 +327,29 @@ class Registry:
     ethers: Mapping[int, str] = field(default_factory=dict)
     """Names of Ethernet addresses: `leaf1`, or with a port `leaf1:swp3`."""
 
+    def device_named(self, address: int) -> str:
+        """The device that `ethers` names for an address, "" for none."""
+        return self.ethers.get(address, "").partition(":")[0]
+
     @property
     def tap_names(self) -> list[str]:
         return [tap.name for tap in self.taps.items]
 
 
-def name_links(
-    registry: Registry, taps: Iterable[int], device_of: Mapping[int, str] | None = None
-) -> None:
-    """Name taps by the two ends of their links: `leaf1-spine3`, `10.0.1.1-02:66:2d:25:06:99`.
+def name_links(registry: Registry, device_of: Mapping[int, str] | None = None) -> None:
+    """Name each link of a capture with several by its two ends: `leaf1-spine3`,
+    `10.0.1.1-02:66:2d:25:06:99`.
 
     device_of: names of the devices that have an Ethernet address, where more is known than the
     address itself. A tap of a switched link keeps its name.
     """
     tap_of: dict[str, int] = {}
-    for tap in taps:
-        link = registry.taps[tap].link
-        ends = [] if link is None else _ends_of(link, registry, device_of or {})
-        if link is None or len(ends) != 2:
+    for tap, shown in enumerate(registry.taps.items):
+        link = shown.link
+        if link is None or not link.is_one_of_several:
+            continue
+        ends = _ends_of(link, registry, device_of or {})
+        if len(ends) != 2:
             continue
         name = "-".join(ends)
         if name in tap_of:
@@ -359,7 +364,7 @@ def _ends_of(link: Link, registry: Registry, device_of: Mapping[int, str]) -> li
     """The host and the router of a link, or two routers by name; other numbers if it is neither."""
     hosts, routers = dict[str, None](), dict[str, None]()
     for address in link.addresses:
-        known = registry.ethers.get(address, "").partition(":")[0]
+        known = registry.device_named(address)
         if address in link.hosts:
             hosts[known or registry.endpoints.text(link.hosts[address])] = None
         else:

@@ -94,6 +94,8 @@ class Link:
     towards: dict[int, tuple[int, int] | None] = field(default_factory=dict)
     """By endpoint: the addresses between which its packets pass, sender first; None for both
     directions."""
+    is_one_of_several: bool = False
+    """Whether the capture shows other links too: then its tap is named by the ends of the link."""
 
     def note(self, address: int, is_host: bool, endpoint: int) -> None:
         """Take in an address of the link; endpoint: whose packets begin there, -1 for none."""
@@ -167,6 +169,11 @@ class Taps:
     def are_many(self) -> bool:
         """Whether further interfaces and mirror sessions share a tap."""
         return len(self.items) >= MANY_TAPS
+
+    @property
+    def show_links(self) -> bool:
+        """Whether a capture shows several links, told apart by Ethernet addresses."""
+        return any(tap.link is not None and tap.link.is_one_of_several for tap in self.items)
 
     def carrier(self, index: int) -> Tap:
         """The file, interface or probe of a tap's frames: the tap itself, except for sessions."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_address
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import Ints
 from ...wire.packets import FULL_HOP_LIMITS
+from ...wire.registry import Registry, address_text
 from .state import END, START
 
 MOST_OFF_LINK = 0.1
@@ -108,6 +110,47 @@ def points_of(names: Sequence[str]) -> list[Point]:
 def rows_of(edges: NDArray[Any], *names: str) -> Iterator[tuple[Any, ...]]:
     """These columns as rows of Python integers: reading single records takes many times longer."""
     return zip(*(edges[name].tolist() for name in names), strict=True)
+
+
+def name_devices(edges: NDArray[Any], sources: Ints, registry: Registry) -> dict[int, str]:
+    """The name of the device that has each Ethernet address of a link.
+
+    A router takes one from the hop limit: the address to which a packet goes on one link, and the
+    address from which it comes on the next with the hop limit one lower, belong to it. A gateway
+    address that several routers may share is no evidence: it never sends, and stands on the links
+    of several hosts. edges, sources: as of `Vantage`.
+    """
+    links = [tap.link for tap in registry.taps.items]
+    towards = [link.towards.values() for link in links if link is not None]
+    senders = {ends[0] for ends in chain.from_iterable(towards) if ends is not None}
+    hosted = Counter(
+        address for link in links if link is not None and link.hosts for address in link.addresses
+    )
+    shared = {address for address, times in hosted.items() if times > 1} - senders
+    device = {address: address for link in links if link is not None for address in link.addresses}
+
+    def lowest(address: int) -> int:
+        while device[address] != address:
+            address = device[address]
+        return address
+
+    routed = edges[
+        (edges["flow"] >= 0) & (edges["from_tap"] < START) & (edges["to_tap"] < START)
+        & (edges["drop_min"] == 1) & (edges["drop_max"] == 1)
+    ]  # fmt: skip
+    for flow, near, far in rows_of(routed, "flow", "from_tap", "to_tap"):
+        source, before, after = int(sources[flow]), links[near], links[far]
+        if before is None or after is None:
+            continue
+        arrives, leaves = before.towards.get(source), after.towards.get(source)
+        if arrives is not None and leaves is not None and arrives[1] not in shared:
+            one, other = sorted((lowest(arrives[1]), lowest(leaves[0])))
+            device[other] = one
+    names = {lowest(address): address_text(lowest(address)) for address in device}
+    for address in device:
+        if named := registry.device_named(address):
+            names[lowest(address)] = named
+    return {address: names[lowest(address)] for address in device}
 
 
 class Vantage:
