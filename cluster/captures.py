@@ -55,11 +55,13 @@ class Captures:
             ],
             BATCH_FRAMES,
         )
-        self.registry = Registry(segments=SegmentLists(UsidFormat(*plan.options.usid)))
+        self.registry = Registry(
+            segments=SegmentLists(UsidFormat(*plan.options.usid)), ethers=plan.options.ethers
+        )
         self.known_taps: list[NumberedTap] = []
         """By tap of `registry`."""
-        self.session_names: list[dict[str, str]] = [{} for _ in range(count)]
-        """Per capture, the names of mirror sessions by those that stage map gave."""
+        self.tap_of_name: list[dict[str, int]] = [{} for _ in range(count)]
+        """Per capture, the tap in `registry` by the name that stage map gave."""
         self.late_rows = 0
         """Rows read that are older than rows that one process passes on before (`MergeCounts`)."""
         self._addresses: list[U32] = []
@@ -102,8 +104,8 @@ class Captures:
                 carrier = int(self._taps[s][tap.carrier])
                 # Stage map knows the sessions of one capture only.
                 name = unused_name(name, registry.taps[carrier].name, registry.taps)
-                self.session_names[s][tap.name] = name
             self._taps[s][i] = registry.taps.add(replace(tap, name=name, carrier=carrier))
+            self.tap_of_name[s][tap.name] = int(self._taps[s][i])
             index = i - (len(capture.taps) - len(capture.tap_table))
             table = capture.tap_table[index]
             chunk = 0 if table < 0 else self.chunks.known_in(s, table)
@@ -116,6 +118,11 @@ class Captures:
             self.known_taps.append(NumberedTap(chunk, capture.tap_first_ns[index]))
         for _, s, i in sorted(addresses):
             self._addresses[s][i] = registry.endpoints.add(self.captures[s].addresses[i])
+        for s, tap_of_name in enumerate(self.tap_of_name):
+            for tap in tap_of_name.values():
+                link = registry.taps[tap].link
+                if link is not None:
+                    link.renumber(self._addresses[s])
         for _, s, i in sorted(segments):
             values = tuple(int(text, 16) for text in self.captures[s].segments[i])
             self._segments[s][i + 1] = registry.segments.add(values)

@@ -297,12 +297,16 @@ class TaskPipeline(Pipeline):
             measuring.tracker.see_taps(int(captures.taps_in_rows[chunk]))
 
     def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
-        """Those of stage map, with the names of sessions and the bytes that tracking counts."""
-        series = self.measuring.totals.series(self.registry.tap_names)
+        """Those of stage map, with the names of sessions and links, and the bytes that tracking
+        counts."""
+        tap_names = self.registry.tap_names
+        series = self.measuring.totals.series(tap_names)
         summaries = [
-            _of_whole(capture.summary, names, series)
-            for capture, names in zip(
-                self._captures.captures, self._captures.session_names, strict=True
+            _of_whole(
+                capture.summary, {name: tap_names[tap] for name, tap in tap_of_name.items()}, series
+            )
+            for capture, tap_of_name in zip(
+                self._captures.captures, self._captures.tap_of_name, strict=True
             )
         ]
         check_read(summaries, complete)
@@ -403,7 +407,7 @@ def merged_rows(
 
 
 def _of_whole(summary: CaptureSummary, names: Mapping[str, str], series: Series) -> CaptureSummary:
-    """The summary with the names of sessions, and with the bytes that tracking counts."""
+    """The summary with the names of sessions and links, and with the bytes that tracking counts."""
     taps = []
     for tap in summary.taps:
         name = names.get(tap.name, tap.name)

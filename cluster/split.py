@@ -86,7 +86,7 @@ def map_capture(folder: str, number: int, tell: Callable[[Progress], None] | Non
         return
     source = plan.sources[number]
     options = analyze_options(plan)
-    registry = Registry(segments=SegmentLists(options.usid))
+    registry = Registry(segments=SegmentLists(options.usid), ethers=options.ethers)
     for tap in plan.taps[: source.taps_before]:
         registry.taps.add(replace(tap))
     relative = not all(plan.place(file) == file.path for file in source.files)

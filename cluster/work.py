@@ -395,6 +395,7 @@ class PlannedOptions(msgspec.Struct, frozen=True):
     filter: str | None
     concat: bool
     tap_names: Mapping[bytes, str]
+    ethers: Mapping[int, str]
     rings: str | None
     udp_ports: tuple[int, ...]
     icrc: bool

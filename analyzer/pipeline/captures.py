@@ -94,7 +94,9 @@ def open_captures(
     if options.idle_ns is not None:
         most = MOST_ADDRESSES
         give_back_large_arrays()
-    registry = Registry(Endpoints(most=most), segments=SegmentLists(options.usid))
+    registry = Registry(
+        Endpoints(most=most), segments=SegmentLists(options.usid), ethers=options.ethers
+    )
     with open_sources(paths, options, registry) as sources, compiled_ahead():
         yield CapturePipeline(paths, sources, registry, packet_filter, options, progress, job)
 

@@ -33,6 +33,8 @@ class AnalyzeOptions:
     """The files are a rotated series of one tap."""
     tap_names: Mapping[str, str] = field(default_factory=dict)
     """Names of the taps of captures, by path; others have the names of their files."""
+    ethers: Mapping[int, str] = field(default_factory=dict)
+    """Names of Ethernet addresses, see `registry.read_ethers`."""
     rings: str | None = None
     """The expression that named taps: files whose taps have the same name are its ring files."""
     follow: bool = False

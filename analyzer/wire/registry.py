@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -312,6 +313,44 @@ class SegmentLists:
 def address_text(address: int) -> str:
     """`02:66:2d:25:06:99`."""
     return address.to_bytes(6).hex(":")
+
+
+_ETHER = re.compile(r"([0-9A-Fa-f]{1,2})" + r"[:.-]([0-9A-Fa-f]{1,2})" * 5 + r"\s+(\S+)")
+_MOST_ETHERS_BYTES = 1 << 24
+
+
+def read_ethers(path: str) -> dict[int, str]:
+    """The names of Ethernet addresses in a file as ethers(5) and Wireshark have it.
+
+    A line has an address and a name, here of a device (`leaf1`) or its port (`leaf1:swp3`); `#`
+    begins a comment. UsageError if the file cannot be read, or for the first line that is wrong.
+    """
+    try:
+        with open(path, "rb") as file:
+            text = file.read(_MOST_ETHERS_BYTES + 1)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"--ethers {path}: {reason}") from None
+    if len(text) > _MOST_ETHERS_BYTES:
+        raise UsageError(f"--ethers {path}: larger than 16 MiB: is it a file of names?")
+    names: dict[int, str] = {}
+    for number, raw in enumerate(text.split(b"\n"), 1):
+        line = raw.decode("utf-8", "replace").partition("#")[0].strip()
+        if not line:
+            continue
+        match = _ETHER.fullmatch(line)
+        if match is None:
+            raise UsageError(
+                f"--ethers {path}: line {number} is {line[:60]!r}, not an address and a name such as"
+                " 02:66:2d:25:06:99 leaf1"
+            )
+        address = int.from_bytes(bytes(int(match[n], 16) for n in range(1, 7)))
+        if names.setdefault(address, match[7]) != match[7]:
+            raise UsageError(
+                f"--ethers {path}: line {number} names {address_text(address)}"
+                f" {match[7][:60]!r}, an earlier line {names[address][:60]!r}"
+            )
+    return names
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 _WHOLE_FLOWS: Final = re.compile(r"(?:ip6?|vlan|udp|dst|port|4791|or|and|[()\s])*")
 """Words of libpcap expressions that choose all packets of a flow, or none."""
@@ -111,6 +113,11 @@ class Link:
         known = self.towards.setdefault(endpoint, (sender, receiver))
         if known is not None and known[0] == receiver:
             self.towards[endpoint] = None
+
+    def renumber(self, endpoints: Sequence[int] | NDArray[Any]) -> None:
+        """Endpoint i is number `endpoints[i]` from now on."""
+        self.hosts = {address: int(endpoints[host]) for address, host in self.hosts.items()}
+        self.towards = {int(endpoints[host]): ends for host, ends in self.towards.items()}
 
 
 @dataclass(slots=True)
