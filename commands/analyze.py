@@ -13,7 +13,14 @@ from .analyze_live import analyze_live
 from .options.capturing import CAPTURING, IDLE_AFTER, UNTIL, Capturing, Until, writable_later
 from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput, exit_code
 from .options.progress import shown
-from .options.reading import JOB_LOGS, READING, JobLogs, Reading, parse_dscp_priorities
+from .options.reading import (
+    JOB_LOGS,
+    READING,
+    JobLogs,
+    PathKey,
+    Reading,
+    parse_dscp_priorities,
+)
 from .table import Parameter, changed
 
 if TYPE_CHECKING:
@@ -32,7 +39,7 @@ def analyze(
     top: int | None = None,
     sort: str | None = None,
     window: str = "100ms",
-    path_by: Literal["entropy", "tap", "srv6"] = "entropy",
+    path_by: PathKey = "auto",
     reading: Annotated[Reading, Parameter(name="*")] = READING,
     fabric: str | None = None,
     switch_counters: Path | None = None,
@@ -69,7 +76,9 @@ def analyze(
     window
         Length of the windows of the time series.
     path_by
-        Path key of a flow: entropy (UDP source port, IPv6 flow label), tap or srv6 (segments).
+        Path key of a flow: entropy (UDP source port, IPv6 flow label), tap, link (of a capture with
+        several, which are taps then) or srv6 (segments); auto: tap where taps are parallel, else
+        entropy.
     fabric
         A fabric spec or file, see rocescope fabric: its links show which tap should have seen a
         lost packet next, if no other packet shows it.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..analyzer.pipeline.threads import give_back_large_arrays
 from .options.capturing import (
@@ -24,6 +24,7 @@ from .options.capturing import (
     say_owners_unknown,
     say_what,
 )
+from .options.reading import PathKey
 
 if TYPE_CHECKING:
     from ..analyzer.results.analysis import Analysis, LiveInterval
@@ -96,7 +97,7 @@ def analyze_live(
     until: Until,
     *,
     json: bool,
-    path_by: Literal["entropy", "tap", "srv6"],
+    path_by: PathKey,
     window_ns: int,
     interval_ns: int,
     idle_ns: int,

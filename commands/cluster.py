@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -14,7 +14,7 @@ from ..analyzer.units import parse_duration, parse_rate
 from .analyze import Severity, failed, write_analysis
 from .options.output import REPORT_OUTPUT, ReportOutput, exit_code
 from .options.progress import ProgressAs, shown, steps_shown
-from .options.reading import READING_IN_TASKS, ReadingInTasks
+from .options.reading import READING_IN_TASKS, PathKey, ReadingInTasks
 
 EXAMPLES = """\
 Examples:
@@ -64,7 +64,7 @@ def plan(
     work: Work,
     partitions: int = 16,
     window: str = "100ms",
-    path_by: Literal["entropy", "tap", "srv6"] = "entropy",
+    path_by: PathKey = "auto",
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
     reading: Annotated[ReadingInTasks, Parameter(name="*")] = READING_IN_TASKS,
@@ -83,7 +83,9 @@ def plan(
     window
         Length of the windows of the time series.
     path_by
-        Path key of a flow: entropy (UDP source port, IPv6 flow label), tap or srv6 (segments).
+        Path key of a flow: entropy (UDP source port, IPv6 flow label), tap, link (of a capture with
+        several, which are taps then) or srv6 (segments); auto: tap where taps are parallel, else
+        entropy.
     icrc
         Verify the invariant CRC of packets that are not truncated.
     link_rate

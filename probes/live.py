@@ -227,8 +227,11 @@ class LiveSource(Opened):
         for interface, direction in self._directions:
             self.registry.taps.add(_tap(interface, direction, options))
         self._tap_frames = np.zeros(len(self.registry.taps), np.int64)
-        self.decoder = Decoder(
-            self.registry, udp_ports=options.udp_ports, check_icrc=options.check_icrc
+        self.decoder = Decoder(  # an interface is one link, whatever addresses its frames have
+            self.registry,
+            udp_ports=options.udp_ports,
+            check_icrc=options.check_icrc,
+            by_link=False,
         )
         self._cpus = bpf.online_cpus()
         rings = self._create_rings()

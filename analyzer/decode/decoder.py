@@ -425,7 +425,7 @@ class Decoder:
         check_icrc: bool = False,
         link_bits_per_second: int | None = None,
         mirrors: Mirrors | None = None,
-        by_link: bool = False,
+        by_link: bool = True,
     ) -> None:
         self.registry = registry
         self.links = Links(registry) if by_link else None

@@ -118,7 +118,6 @@ def open_sources(
                 check_icrc=options.icrc,
                 link_bits_per_second=options.link_rate_bits_per_second,
                 mirrors=Mirrors(options.mirror, registry.taps) if options.mirror else None,
-                by_link=True,
             )
             sources.append(Source(capture, decoder))
         yield sources

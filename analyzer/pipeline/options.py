@@ -23,7 +23,7 @@ MAX_FLOWS = 100_000
 class AnalyzeOptions:
     """Options of one analysis."""
 
-    path_by: PathBy = "entropy"
+    path_by: PathBy = "auto"
     """Path key of flows."""
     window_ns: int = DEFAULT_WINDOW_NS
     """Width of the time series' windows."""

@@ -33,8 +33,9 @@ class Names:
 
 # Options of the result records.
 
-PathBy: TypeAlias = Literal["entropy", "tap", "srv6"]
-"""Path key of flows."""
+PathBy: TypeAlias = Literal["auto", "entropy", "tap", "link", "srv6"]
+"""Path key of flows. auto: taps where some are parallel, else entropy; the links of a capture with
+several are taps."""
 FlowOrder: TypeAlias = Callable[[list[Flow]], list[Flow]]
 """Reorders the flows of a result."""
 

@@ -395,6 +395,14 @@ class FlowSummary:
         copies = m.tracker.copies
         return tap_places(m.taps, flows["src"], flows["dst"], copies, len(self._names.taps))
 
+    @cached_property
+    def _key(self) -> str:
+        """The key of paths: of `auto` taps, or the links in a tap, where some are parallel."""
+        if self._path_by != "auto":
+            return "tap" if self._path_by == "link" else self._path_by
+        several = self._m.many_taps and len(set(self.places.tolist())) < len(self.places)
+        return "tap" if several else "entropy"
+
     def flow(self, f: int) -> Flow:
         """Everything about one flow."""
         m, t = self._m, self._m.tracker
@@ -425,7 +433,7 @@ class FlowSummary:
         by_tap = m.taps.spraying(f, self._names.tap, self.places) if m.many_taps else None
         by_segments = m.srv6.spraying(f, self._names.segments.name)
         spraying = [s for s in (entropy, by_tap, by_segments) if s is not None]
-        chosen = next((s for s in spraying if s.path_by == self._path_by), entropy)
+        chosen = next((s for s in spraying if s.path_by == self._key), entropy)
         messages = m.messages.messages(f)
         untracked = m.messages.untracked(f)
         if untracked:

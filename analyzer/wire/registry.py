@@ -341,8 +341,8 @@ def read_ethers(path: str) -> dict[int, str]:
         match = _ETHER.fullmatch(line)
         if match is None:
             raise UsageError(
-                f"--ethers {path}: line {number} is {line[:60]!r}, not an address and a name such as"
-                " 02:66:2d:25:06:99 leaf1"
+                f"--ethers {path}: line {number} is {line[:60]!r}, not an address and a name, such"
+                " as 02:66:2d:25:06:99 leaf1"
             )
         address = int.from_bytes(bytes(int(match[n], 16) for n in range(1, 7)))
         if names.setdefault(address, match[7]) != match[7]:

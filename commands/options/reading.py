@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from ...analyzer.errors import UsageError
 from ...analyzer.units import parse_duration
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ...analyzer.measures.hops.vantage import FabricLinks
     from ...analyzer.pipeline.options import AnalyzeOptions
 
+
+PathKey: TypeAlias = Literal["auto", "tap", "link", "entropy", "srv6"]
+"""`--path-by`."""
 
 # --dscp-priority: the priorities of DSCPs in the switches.
 

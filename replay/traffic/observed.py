@@ -235,7 +235,7 @@ def traffic_from_capture(
 
         merged = Prefetched(lambda: merge_tables([tables(c) for c in captures]), report)
         loop = ClosedLoop(links) if messages else None
-        at_taps = UnitCounter() if len(captures) > 1 else None
+        at_taps = UnitCounter()
         counting = Counting(window_ns, loop, at_taps)
         for table in merged:
             counting.update(table)
@@ -246,7 +246,8 @@ def traffic_from_capture(
             raise UnreadableInput(f"no {which} in {', '.join(paths)}")
         sent = None if loop is None else loop.messages(tracker, counter)
         traffic = counting.traffic(registry.endpoints, fabric, mapping, sent, job)
-        seen = None if at_taps is None else _seen(counter, at_taps, registry.tap_names)
+        several = len(registry.taps) > 1
+        seen = _seen(counter, at_taps, registry.tap_names) if several else None
         if ranks is not None:
             traffic = replace(traffic, owners=_owners(tracker, counter, registry.endpoints, ranks))
         warnings = (*(w for c in captures for w in c.warnings), *traffic.warnings)
