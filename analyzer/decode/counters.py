@@ -109,6 +109,11 @@ class DecodeCounters:
                 rates=_with_zeros(a.rates, more),
             )
 
+    def move_roce(self, packets: NDArray[np.int64]) -> None:
+        """Count rows at other taps than they were: int64[taps], the sum is 0."""
+        self.make_room(len(packets))
+        self.arrays.outcomes[: len(packets), outcomes.ROCE] += packets
+
     def _outcome(self, kind: int, tap: int | None = None) -> int:
         column = self.arrays.outcomes[:, kind]
         return int(column.sum() if tap is None else column[tap])

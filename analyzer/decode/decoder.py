@@ -39,7 +39,7 @@ from .headers import (
     link_layer,
     may_carry_frames,
 )
-from .links import Links
+from .links import MOST_LINKS, Links
 from .mrc import MRC_UDP_PORT, FlowLabelOf, FlowLabels, looks_like_mrc, mrc_rows, number_paths
 from .sessions import MAX_SESSIONS
 from .sflow import note_samples
@@ -529,7 +529,7 @@ class Decoder:
             if restored is not table:  # its taps are those of the mirror
                 return restored
         if self.links is not None and len(table):
-            self.links.assign(table, frames.data, frames.base_offset, ethernet)
+            self.links.assign(table, frames.data, frames.base_offset, ethernet, self.counters)
         return table if self.mirrors is None else self.mirrors.without_duplicates(table)
 
     def _rows(self, frames: FrameBatch, look_inside: bool) -> tuple[PacketTable, int]:
@@ -571,6 +571,11 @@ class Decoder:
     def warnings(self, name: str) -> list[str]:
         """Warnings about the mirrors in the capture `name`."""
         lines = [] if self.mirrors is None else self.mirrors.warnings(name)
+        if self.links is not None and self.links.overflowed:
+            lines.append(
+                f"{name}: more than {MOST_LINKS} links by their Ethernet addresses, or more than"
+                f" {MANY_TAPS} taps in all: further links count as one tap"
+            )
         if self._unwrapper.sessions.overflowed:
             lines.append(
                 f"{name}: more than {MAX_SESSIONS} mirror sessions, or more than {MANY_TAPS} taps"

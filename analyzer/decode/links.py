@@ -18,6 +18,7 @@ from ..wire.frames import LINKTYPE_ETHERNET
 from ..wire.packets import FULL_HOP_LIMITS, I64, U8, PacketTable
 from ..wire.registry import Registry, name_links, salt
 from ..wire.taps import Link, Tap
+from .counters import DecodeCounters
 from .headers import be16, be32
 
 MOST_PAIRS = 1 << 12
@@ -174,10 +175,18 @@ class Links:
         self.overflowed = False
         """Whether links share a tap because there were more than `MOST_LINKS`."""
 
-    def assign(self, table: PacketTable, data: U8, base_offset: int, ethernet: I64) -> None:
+    def assign(
+        self,
+        table: PacketTable,
+        data: U8,
+        base_offset: int,
+        ethernet: I64,
+        counters: DecodeCounters,
+    ) -> None:
         """Move the rows of each further link to a tap of its own; changes `table.tap`.
 
         data, ethernet: as of `number_pairs`. base_offset: offset in the capture of `data[0]`.
+        counters: count the rows at their new taps.
         """
         pairs = np.empty(len(table), np.int32)
         number_pairs(
@@ -192,10 +201,9 @@ class Links:
         self._learn_directions()
         if any(len(taps) > 1 for taps in self._taps_of.values()):
             numbered = pairs >= 0
-            if numbered.all():
-                np.take(self._tap_of_pair, pairs, out=table.tap)
-            else:
-                table.tap[numbered] = self._tap_of_pair[pairs[numbered]]
+            before = np.bincount(table.tap, minlength=len(self._registry.taps))
+            table.tap[numbered] = self._tap_of_pair[pairs[numbered]]
+            counters.move_roce(np.bincount(table.tap, minlength=len(before)) - before)
 
     def _decide(self, used: int) -> None:
         """The taps of pairs that are new, by all that is known of their addresses."""

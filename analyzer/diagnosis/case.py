@@ -70,7 +70,10 @@ class Case:
     def dropping(self) -> frozenset[str]:
         """Taps whose captures dropped frames: a packet that is missing there may have passed."""
         taps = (tap for capture in self.captures for tap in capture.taps)
-        return frozenset(tap.name for tap in taps if tap.dropped_frames)
+        dropped = {tap.name for tap in taps if tap.dropped_frames}
+        names, carrier = self.registry.tap_names, self.registry.taps.clock
+        carried = {name for n, name in enumerate(names) if names[carrier(n)] in dropped}
+        return frozenset(dropped | carried)
 
     @cached_property
     def first_ns(self) -> int:

@@ -13,6 +13,7 @@ from ..results.captures import Ended
 from ..results.diagnosis import SEVERITIES, Confidence, Diagnosis, Finding, Kind, Place
 from ..results.flow import Flow
 from ..summary.hidden import gaps_in
+from ..summary.trust import capture_of
 from ..track.state import REQUESTS, RESPONSES
 from ..words import printable
 from .case import Case, lost_or_late, priorities_of, queue_pairs, unmapped
@@ -352,16 +353,17 @@ def _capture_quality(case: Case) -> Iterator[str]:
             if tap.sampling is not UNSET:
                 yield f"{printable(tap.name)} has samples only: loss and reordering are unknown"
             elif tap.dropped_frames:
+                name = printable(capture_of(tap, capture))
                 yield (
-                    f"{printable(tap.name)} dropped {counted(tap.dropped_frames, 'frame')} itself:"
+                    f"{name} dropped {counted(tap.dropped_frames, 'frame')} itself:"
                     " packets missing there may be capture loss"
                 )
-    silent = [
-        tap
+    silent = {
+        capture_of(tap, capture)
         for capture in case.captures
         for tap in capture.taps
         if tap.dropped_frames is None and tap.sampling is UNSET
-    ]
+    }
     if silent:
         which = "the capture does" if len(silent) == 1 else f"{len(silent)} captures do"
         yield f"{which} not state dropped frames: pcapng from dumpcap or rocescope does"

@@ -67,7 +67,7 @@ class Pause(Record, frozen=True):
 
 
 class TapSummary(Record, frozen=True):
-    """One vantage point: a file, a pcapng interface, a mirror session or a probe."""
+    """One vantage point: a file, a pcapng interface, a mirror session, a link or a probe."""
 
     name: str
     link_type: int
@@ -75,7 +75,11 @@ class TapSummary(Record, frozen=True):
     roce_packets: int
     wire_bytes: Annotated[int, about("bytes of RoCE frames on the wire")]
     dropped_frames: Annotated[
-        int | None, about("frames dropped by the capture itself; null when not stated")
+        int | None,
+        about(
+            "frames dropped by the capture itself; null when not stated; of several links in one"
+            " capture, at the first"
+        ),
     ]
     speed_bits_per_second: int | None
     pauses: list[Pause]
@@ -86,6 +90,10 @@ class TapSummary(Record, frozen=True):
     fragmented_packets: Annotated[
         int, about("RoCE packets sent in IP fragments, counted by first fragment")
     ] = 0
+    link_addresses: Annotated[
+        list[str] | UnsetType,
+        about("Ethernet addresses at the ends of the link, where the capture shows several links"),
+    ] = UNSET
 
 
 class CaptureGap(Record, frozen=True):

@@ -25,6 +25,7 @@ from ..results.captures import (
     UltraEthernet,
 )
 from ..results.flow import Flow
+from ..wire.registry import address_text
 from ..wire.taps import Taps
 from ..words import noun
 from .hidden import tap_sampling
@@ -111,6 +112,11 @@ def capture_summary(source: Source, taps: Taps, series: Series, icrc: bool) -> C
     )
 
 
+def capture_of(tap: TapSummary, capture: CaptureSummary) -> str:
+    """The name of what captured the frames of a tap: the tap itself, unless it is a link."""
+    return tap.name if tap.link_addresses is UNSET else capture.name
+
+
 def check_read(captures: Sequence[CaptureSummary], complete: bool) -> None:
     """UnreadableInput when nothing was read, or when complete captures hold no RoCE packet."""
     if not any(capture.frames for capture in captures):
@@ -173,7 +179,11 @@ def warnings_of(
         )
     for capture in captures:
         lines += capture.warnings
-        lost = {tap.name: tap.dropped_frames for tap in capture.taps if tap.dropped_frames}
+        lost = {
+            capture_of(tap, capture): tap.dropped_frames
+            for tap in capture.taps
+            if tap.dropped_frames
+        }
         lines += [
             f"{name}: the capture itself lost {n} frames: losses below may be capture losses"
             for name, n in lost.items()
@@ -266,16 +276,27 @@ def tap_summary(counters: DecodeCounters, taps: Taps, index: int, series: Series
     tap = taps[index]
     decoded = index < len(counters.arrays.outcomes)
     wire_bytes = series.tap_wire_bytes.get(tap.name, series.wire_bytes)
+    link = tap.link if tap.link is not None and tap.link.is_one_of_several else None
     return TapSummary(
         name=tap.name,
         link_type=tap.link_type,
         frames=counters.frames(index) if decoded else 0,
         roce_packets=counters.roce_packets(index) if decoded else 0,
         wire_bytes=sum(wire_bytes),
-        dropped_frames=tap.dropped,
+        dropped_frames=_dropped(taps, index),
         speed_bits_per_second=tap.speed_bits_per_second,
         pauses=counters.pause(index) if decoded else [],
         sampling=tap_sampling(tap.sampled) if tap.sampled else UNSET,
         filter=tap.filter or UNSET,
         fragmented_packets=counters.fragmented_packets(index) if decoded else 0,
+        link_addresses=UNSET if link is None else [address_text(a) for a in link.addresses],
     )
+
+
+def _dropped(taps: Taps, index: int) -> int | None:
+    """Frames that the capture of a tap dropped; those of a capture with several links count at the
+    first."""
+    tap = taps[index]
+    if tap.link is None or not tap.link.is_one_of_several or tap.dropped is not None:
+        return tap.dropped
+    return None if taps.carrier(index).dropped is None else 0
