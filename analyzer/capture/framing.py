@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...kernels.kernel import Bytes, inlined
+from ..errors import UnreadableInput
 from ..wire.frames import (
+    LINKTYPE_ETHERNET,
     LINKTYPE_RAW,
     SUPPORTED_LINK_TYPES,
     FrameBatch,
@@ -92,8 +94,13 @@ def canonical(link_type: int) -> int:
 
 
 def supported(link_type: int) -> bool:
-    """Whether the decoder supports this (canonical) link type."""
-    return link_type in SUPPORTED_LINK_TYPES
+    """Whether frames of this (canonical) link type can be decoded, or found in its records."""
+    return link_type in SUPPORTED_LINK_TYPES or link_type == LINKTYPE_ERF
+
+
+def link_type_of_tap(link_type: int) -> int:
+    """The link type of a tap's frames: Ethernet for ERF, whose records hold them."""
+    return LINKTYPE_ETHERNET if link_type == LINKTYPE_ERF else link_type
 
 
 def label(link_type: int) -> str:
@@ -113,7 +120,10 @@ def why_unsupported(link_type: int) -> str:
 
 
 MAX_CAPTURED_BYTES = 1 << 18
-"""A longer record is damaged (same limit as libpcap and Wireshark)."""
+"""A longer record is damaged (same limit as libpcap and Wireshark), unless the capture states a
+longer snap length: the kernel passes on TCP of 512 KiB before it is segmented."""
+MAX_LARGE_BYTES = (1 << 20) - 64
+"""Limit for any snap length: two headers and the bytes between fit the smallest window."""
 MAX_WIRE_BYTES = 1 << 24
 CLOCK_STEP_NS = 1_000_000_000
 """A larger backward step of time is a clock step, not disorder."""
@@ -128,7 +138,11 @@ CLOCK_STEPS = 4
 SNAPPED = 5  # truncated frames
 NEED = 6  # bytes needed from POSITION to continue
 UNTIMED = 7  # frames of blocks without a time
-STATE_SLOTS = 8
+UNSIZED = 8  # frames whose length on the wire the capture states as 0
+INFINIBAND = 9  # ERF records of native InfiniBand
+FRAMELESS = 10  # ERF records of other kinds that hold no frame
+ERF_LOST = 11  # frames that the loss counters of ERF records count
+STATE_SLOTS = 12
 NO_TIME = -(1 << 63)
 
 # Why a kernel stopped.
@@ -208,9 +222,18 @@ class Framing(ABC):
     def _count(self, rows: int) -> None:
         """Add the `rows` frames just walked to the counts of their taps."""
 
-    @abstractmethod
     def _require_supported(self) -> None:
         """Raise UnreadableInput if there were frames and none has a supported link type."""
+        if self.counts.frames and self.counts.skipped_frames == self.counts.frames:
+            raise UnreadableInput(f"{self._name}: {self._why_skipped()}")
+
+    def _why_skipped(self) -> str:
+        """Why frames were skipped, with a remedy."""
+        if self._state[INFINIBAND]:
+            return why_unsupported(LINKTYPE_ERF)
+        return (
+            "its ERF records hold no Ethernet frame and no IP packet: capture on an Ethernet port"
+        )
 
     def batches(self) -> Iterator[FrameBatch]:
         """All frames up to the end of the stream or to damage that cannot be skipped."""
@@ -264,6 +287,7 @@ class Framing(ABC):
         counts.out_of_order_frames = int(self._state[DISORDER])
         counts.clock_steps = int(self._state[CLOCK_STEPS])
         counts.truncated_frames = int(self._state[SNAPPED])
+        counts.skipped_frames = int(self._state[INFINIBAND] + self._state[FRAMELESS])
         return batch
 
     def _advance(self, need: int) -> bool:
@@ -317,6 +341,18 @@ class Framing(ABC):
 
     def _conclude(self) -> None:
         """Warnings that need the whole capture."""
+        warnings = self.counts.warnings
         unnamed = self.counts.damaged_places - _DAMAGES_NAMED
         if unnamed > 0:
-            self.counts.warnings.append(f"{self._name} is damaged in {unnamed} more places")
+            warnings.append(f"{self._name} is damaged in {unnamed} more places")
+        if unsized := int(self._state[UNSIZED]):
+            warnings.append(
+                f"{self._name}: {unsized} frames have 0 as their length on the wire; the captured"
+                " length is used"
+            )
+        for slot, what in (
+            (INFINIBAND, "of native InfiniBand"),
+            (FRAMELESS, "without an Ethernet frame or IP packet"),
+        ):
+            if records := int(self._state[slot]):
+                warnings.append(f"{self._name}: {records} ERF records {what} skipped")

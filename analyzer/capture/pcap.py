@@ -14,6 +14,7 @@ from ..wire.packets import I64
 from ..wire.taps import Tap, Taps
 from . import framing
 from .bytestream import Window
+from .erf import open_record
 from .framing import Framing, load32, note_disorder
 
 HEADER_BYTES = 24
@@ -27,6 +28,11 @@ _MAGICS = {
 }
 
 
+_JOINTS_NAMED = 8
+_OTHER_FILE = framing.DAMAGED + 1
+"""Why the kernel stopped, beside the reasons in framing.py: at the file header of another pcap."""
+
+
 class Header(NamedTuple):
     """The file header of a classic pcap."""
 
@@ -35,6 +41,8 @@ class Header(NamedTuple):
     tick_ns: int
     snap_length: int
     link_type: int
+    most_bytes: int
+    """Most captured bytes of a record."""
 
 
 def parse_header(head: bytes) -> Header:
@@ -45,7 +53,8 @@ def parse_header(head: bytes) -> Header:
     )
     # The upper half of `network` describes a frame check sequence.
     link_type = framing.canonical(network & 0xFFFF)
-    return Header(swapped, *_MAGICS[magic], snap_length, link_type)
+    most = max(framing.MAX_CAPTURED_BYTES, min(snap_length, framing.MAX_LARGE_BYTES))
+    return Header(swapped, *_MAGICS[magic], snap_length, link_type, most)
 
 
 def is_pcap(magic: bytes) -> bool:
@@ -53,12 +62,26 @@ def is_pcap(magic: bytes) -> bool:
     return any(int.from_bytes(magic, order) in _MAGICS for order in ("little", "big"))
 
 
+@inlined
+def begins_file(data: Bytes, at: int) -> bool:
+    """Whether the eight bytes at `at` are the magic number and the version of a pcap.
+
+    Files that were joined with `cat` have a file header between two records.
+    """
+    for swapped in (False, True):
+        magic = load32(data, at, swapped)
+        if magic == 0xA1B2C3D4 or magic == 0xA1B23C4D or magic == 0xA1B2CD34:
+            version = load32(data, at + 4, swapped)
+            return version == (2 << 16 | 4 if swapped else 4 << 16 | 2)
+    return False
+
+
 @kernel
 def walk_records(
     data: Bytes, end: int, header: Header, tap_index: int, columns: FrameColumns, state: I64
 ) -> int:
     """Write one row per record of `data[state[POSITION]:end]`; returns the reason it stopped."""
-    swapped, header_bytes, tick_ns, _, link = header
+    swapped, header_bytes, tick_ns, _, link, most = header
     position = state[framing.POSITION]
     rows = state[framing.FRAMES]
     last = state[framing.LAST_TIME]
@@ -74,10 +97,13 @@ def walk_records(
         fraction = load32(data, position + 4, swapped)
         held = load32(data, position + 8, swapped)
         length = load32(data, position + 12, swapped)
-        if held > framing.MAX_CAPTURED_BYTES or length > framing.MAX_WIRE_BYTES:
+        if length == 0 and begins_file(data, position):  # its last two fields before are 0
+            reason = _OTHER_FILE
+            break
+        if held > most or length > framing.MAX_WIRE_BYTES:
             reason = framing.DAMAGED
             break
-        if length == 0 and (held > 0 or (seconds == 0 and fraction == 0)):
+        if length == 0 and held == 0 and seconds == 0 and fraction == 0:
             reason = framing.DAMAGED
             break
         if left < header_bytes + held:
@@ -90,6 +116,9 @@ def walk_records(
         last = time
         if held < length:
             snapped += 1
+        elif length == 0 and held > 0:
+            length = held
+            state[framing.UNSIZED] += 1
         position += header_bytes
         columns.offset[rows] = position
         columns.captured[rows] = held
@@ -97,6 +126,8 @@ def walk_records(
         columns.time_ns[rows] = time
         columns.tap[rows] = tap_index
         columns.link_type[rows] = link
+        if link == framing.LINKTYPE_ERF:
+            open_record(data, columns, rows, state)
         rows += 1
         position += held
     state[framing.POSITION] = position
@@ -107,20 +138,19 @@ def walk_records(
 
 
 @inlined
-def plausible_length(
-    data: Bytes, at: int, swapped: bool, ticks_per_second: int, earliest: int
-) -> int:
+def plausible_length(data: Bytes, at: int, header: Header, earliest: int, unsized: bool) -> int:
     """Captured bytes of a plausible record header at `at`, 0 when it is not plausible.
 
     Plausible: not empty, not longer than on the wire, a fraction below one second, not before the
-    second `earliest`.
+    second `earliest`. unsized: 0 as the length on the wire is plausible too.
     """
+    swapped, ticks_per_second = header.swapped, 1_000_000_000 // header.tick_ns
     held = load32(data, at + 8, swapped)
     length = load32(data, at + 12, swapped)
     if (
         held == 0
-        or held > framing.MAX_CAPTURED_BYTES
-        or held > length
+        or held > header.most_bytes
+        or (held > length and not (unsized and length == 0))
         or length > framing.MAX_WIRE_BYTES
     ):
         return 0
@@ -133,20 +163,27 @@ def plausible_length(
 
 @kernel
 def find_record(
-    data: Bytes, start: int, end: int, at_end: bool, header: Header, earliest: int
+    data: Bytes,
+    start: int,
+    end: int,
+    at_end: bool,
+    header: Header,
+    earliest: int,
+    unsized: bool,
 ) -> tuple[bool, int]:
-    """The first place from `start` with two consecutive plausible records.
+    """The first place from `start` with two consecutive plausible records, or with a file header.
 
     Their times differ by less than a day. The second may be the end of the capture instead
     (`at_end`: the capture ends at `data[end]`). Returns (False, place) when every place before
     `place` is ruled out and `place` needs more bytes to judge.
     """
     swapped, header_bytes = header.swapped, header.record_header_bytes
-    ticks_per_second = 1_000_000_000 // header.tick_ns
     for place in range(start, end):
         if end - place < header_bytes:
             return False, end if at_end else place
-        held = plausible_length(data, place, swapped, ticks_per_second, earliest)
+        if begins_file(data, place):
+            return True, place
+        held = plausible_length(data, place, header, earliest, unsized)
         if held == 0:
             continue
         following = place + header_bytes + held
@@ -156,7 +193,9 @@ def find_record(
             if at_end:
                 continue
             return False, place
-        if plausible_length(data, following, swapped, ticks_per_second, earliest) == 0:
+        if begins_file(data, following):
+            return True, place
+        if plausible_length(data, following, header, earliest, unsized) == 0:
             continue
         apart = load32(data, following, swapped) - load32(data, place, swapped)
         if abs(apart) <= DAY_SECONDS:
@@ -174,28 +213,58 @@ class PcapFraming(Framing):
         self._header = header
         self._tap_index = tap
         self._tap = taps[tap]
+        self._joined = 0
+        """File headers after the first."""
+        self._lost = 0
 
     def _walk(self, columns: FrameColumns) -> int:
         window = self._window
-        return walk_records(
-            window.data, window.end, self._header, self._tap_index, columns, self._state
-        )
+        while True:
+            reason = walk_records(
+                window.data, window.end, self._header, self._tap_index, columns, self._state
+            )
+            if reason != _OTHER_FILE:
+                return reason
+            at = int(self._state[framing.POSITION])
+            if window.end - at < HEADER_BYTES:
+                self._state[framing.NEED] = HEADER_BYTES
+                return framing.NEED_BYTES
+            self._header = parse_header(window.data[at : at + HEADER_BYTES].tobytes())
+            self._state[framing.POSITION] = at + HEADER_BYTES
+            self._joined += 1
+            if self._joined <= _JOINTS_NAMED:
+                self.counts.warnings.append(
+                    f"{self._name}: another capture begins at byte {window.base_offset + at}:"
+                    " captures were joined; its file header is skipped"
+                )
 
     def _find(self, start: int) -> tuple[bool, int]:
         window = self._window
         earliest = max(0, (self._first_time_ns or 0) // 1_000_000_000 - DAY_SECONDS)
-        return find_record(window.data, start, window.end, window.at_end, self._header, earliest)
+        unsized = bool(self._state[framing.UNSIZED])
+        return find_record(
+            window.data, start, window.end, window.at_end, self._header, earliest, unsized
+        )
 
     def _count(self, rows: int) -> None:
         self._tap.frames += rows
         self._tap.clock_steps += self._new_clock_steps
         if self._tap.first_time_ns is None:
             self._tap.first_time_ns = self._first_time_ns
+        lost = int(self._state[framing.ERF_LOST])
+        if lost:  # 0 is also written by programs that do not count
+            self._tap.dropped = (self._tap.dropped or 0) + lost - self._lost
+            self._lost = lost
 
-    def _require_supported(self) -> None:
-        """The link type was checked at opening."""
+    def _conclude(self) -> None:
+        super()._conclude()
+        if self._joined > _JOINTS_NAMED:
+            self.counts.warnings.append(
+                f"{self._name}: {self._joined - _JOINTS_NAMED} more captures were joined"
+            )
 
 
 def tap_of(header: Header, name: str) -> Tap:
     """The tap of a classic pcap."""
-    return Tap(name, header.link_type, snap_length=header.snap_length or None)
+    link_type = framing.link_type_of_tap(header.link_type)
+    return Tap(name, link_type, snap_length=header.snap_length or None)

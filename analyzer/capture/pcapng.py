@@ -16,11 +16,12 @@ import numpy as np
 from ...kernels.kernel import Array, Bytes, inlined, kernel
 from ...kernels.records import Record
 from ..errors import UnreadableInput
-from ..wire.frames import FrameColumns
+from ..wire.frames import FrameBatch, FrameColumns
 from ..wire.packets import I64
 from ..wire.taps import MANY_TAPS, Tap, Taps
 from . import framing
 from .bytestream import Window
+from .erf import open_record
 from .framing import (
     DAMAGED,
     NEED,
@@ -64,10 +65,17 @@ INTERFACE_DTYPE = np.dtype(
         ("first_ns", np.int64),  # time of the first of `frames`
         ("last_ns", np.int64),  # time of the last frame, NO_TIME before
         ("clock_steps", np.int64),  # frames more than a second before the previous one
+        ("dropped", np.int64),  # sum of the drop counts of packets, NOT_STATED without any
     ],
     align=True,
 )
 """State of an interface for the walk."""
+
+NOT_STATED = -1
+_MAX_DROPS = 1 << 40
+"""More dropped frames are no count: some programs write all bits for an unknown one."""
+_DROP_COUNT = 4
+"""Option code of a drop count of a packet."""
 
 BLOCK = framing.DAMAGED + 1
 """Why the kernel stopped, beside the reasons in framing.py: at a block that Python reads."""
@@ -106,6 +114,24 @@ def nanoseconds(high: int, low: int, interface: Record) -> int:
         rest = ticks - (seconds << np.uint64(exponent)) if exponent < 64 else ticks
         ns = seconds * billion + scaled(rest, exponent)
     return np.int64(ns) + offset_ns
+
+
+@inlined
+def drop_count(data: Bytes, at: int, stop: int, swapped: bool) -> int:
+    """The drop count among the options at `data[at:stop]` of a packet; NOT_STATED without."""
+    while at + 4 <= stop:
+        word = load32(data, at, swapped)  # code and length, u16 each
+        code = word >> 16 if swapped else word & 0xFFFF
+        length = word & 0xFFFF if swapped else word >> 16
+        if code == 0 or at + 4 + length > stop:
+            break
+        if code == _DROP_COUNT and length == 8:
+            first, second = load32(data, at + 4, swapped), load32(data, at + 8, swapped)
+            high = first if swapped else second
+            if high < _MAX_DROPS >> 32:
+                return high << 32 | (second if swapped else first)
+        at += 4 + length + (-length & 3)
+    return NOT_STATED
 
 
 @kernel
@@ -160,11 +186,15 @@ def walk_blocks(
             reason = framing.DAMAGED
             break
         interface = 0
+        drops = NOT_STATED
         if kind == ENHANCED_PACKET:
             interface = load32(data, position + 8, swapped)
         elif kind == OBSOLETE_PACKET:
             word = load32(data, position + 8, swapped)  # interface and drop count, u16 each
             interface = word >> 16 if swapped else word & 0xFFFF
+            drops = word & 0xFFFF if swapped else word >> 16
+            if drops == 0xFFFF or drops == 0:  # unknown, or not counted
+                drops = NOT_STATED
         if interface >= interface_count:
             reason = framing.DAMAGED
             break
@@ -181,9 +211,20 @@ def walk_blocks(
             length = load32(data, position + 24, swapped)
             high = load32(data, position + 12, swapped)
             time = nanoseconds(high, load32(data, position + 16, swapped), row)
-        if held > framing.MAX_CAPTURED_BYTES or held > total - body - 4:
+        snap = row["snap_length"]
+        most = max(framing.MAX_CAPTURED_BYTES, min(snap, framing.MAX_LARGE_BYTES))
+        if held > total - body - 4 or (held > most and snap != 0):
             reason = framing.DAMAGED
             break
+        if length == 0 and held > 0:
+            length = held
+            state[framing.UNSIZED] += 1
+        if kind == ENHANCED_PACKET:
+            options = position + body + ((held + 3) & ~3)
+            if options < position + total - 4:
+                drops = drop_count(data, options, position + total - 4, swapped)
+        if drops != NOT_STATED:
+            row["dropped"] = min(max(row["dropped"], 0) + drops, _MAX_DROPS)
         if time < last:
             note_disorder(state, last - time)
         last = time
@@ -195,6 +236,8 @@ def walk_blocks(
         columns.time_ns[rows] = time
         columns.tap[rows] = row["tap"]
         columns.link_type[rows] = row["link_type"]
+        if row["link_type"] == framing.LINKTYPE_ERF:
+            open_record(data, columns, rows, state)
         if row["frames"] == 0:
             row["first_ns"] = time
         before = row["last_ns"]
@@ -275,8 +318,10 @@ class _Interface:
 
     tap: int
     link_type: int
-    dropped: int | None = None
-    """Latest drop counter of this interface in this section."""
+    stated: int = 0
+    """Dropped frames by the latest statistics of this interface in this section."""
+    dropped: int = 0
+    """Dropped frames that its tap counts already."""
 
 
 def section_order(head: bytes) -> str | None:
@@ -290,8 +335,9 @@ def section_order(head: bytes) -> str | None:
 class PcapngFraming(Framing):
     """Blocks of a pcapng; the window stands at the first section header.
 
-    An interface is a tap named "tap_name:interface"; an interface of a later section with the same
-    name, link type and rank among interfaces of that name is the same tap. Frames of an interface
+    An interface is a tap named "tap_name:interface", an only interface without a name `tap_name`;
+    an interface of a later section with the same name, link type and rank among interfaces of that
+    name is the same tap. Frames of an interface
     with an unsupported link type are passed on without bytes, so that frame numbers equal those of
     Wireshark, and counted as skipped.
     """
@@ -308,7 +354,7 @@ class PcapngFraming(Framing):
         shared: SharedTaps,
         one_name: bool = False,
     ) -> None:
-        """one_name: an only interface has `tap_name` as its name."""
+        """one_name: an only interface has `tap_name` as its name, also if it has its own."""
         super().__init__(window, name, batch_frames)
         self._tap_name, self._one_name = tap_name, one_name
         self._only: tuple[Tap, str] | None = None
@@ -349,6 +395,8 @@ class PcapngFraming(Framing):
     def _count_interfaces(self) -> None:
         """Add the frames counted by the walk to the taps."""
         for row, interface in zip(self._table, self._interfaces, strict=False):
+            if row["dropped"] != NOT_STATED:
+                self._count_drops(interface, int(row["dropped"]))
             frames = int(row["frames"])
             row["frames"] = 0
             tap = self._all_taps[interface.tap]
@@ -359,7 +407,6 @@ class PcapngFraming(Framing):
             if frames and not self.counts.frames and tap.first_time_ns is None:
                 tap.first_time_ns = int(row["first_ns"])
             if frames and not row["supported"]:
-                self.counts.skipped_frames += frames
                 skipped = self._skipped.get(interface.link_type, 0)
                 self._skipped[interface.link_type] = skipped + frames
 
@@ -378,12 +425,15 @@ class PcapngFraming(Framing):
                 " they get the time of the previous frame"
             )
 
-    def _require_supported(self) -> None:
-        counts = self.counts
-        if counts.frames and counts.skipped_frames == counts.frames:
-            raise UnreadableInput(
-                f"{self._name}: {framing.why_unsupported(next(iter(self._skipped)))}"
-            )
+    def _batch(self, columns: FrameColumns) -> FrameBatch:
+        batch = super()._batch(columns)
+        self.counts.skipped_frames += sum(self._skipped.values())
+        return batch
+
+    def _why_skipped(self) -> str:
+        for link_type in self._skipped:
+            return framing.why_unsupported(link_type)
+        return super()._why_skipped()
 
     def _block(self) -> int:
         """Read the section header, interface description or statistics at state[POSITION]."""
@@ -470,6 +520,7 @@ class PcapngFraming(Framing):
             0,
             NO_TIME if tap == self._shared.get(_FURTHER) else self._last_ns.get(tap, NO_TIME),
             0,
+            NOT_STATED,
         )
         return True
 
@@ -487,11 +538,11 @@ class PcapngFraming(Framing):
         speed = options.get(_IF_SPEED, b"")
         tap = Tap(
             f"{self._tap_name}:{name}",
-            link_type,
+            framing.link_type_of_tap(link_type),
             snap_length=snap or None,
             filter=_filter(options.get(_IF_FILTER)),
         )
-        if self._one_name and not self._shared:
+        if (self._one_name or not options.get(_IF_NAME)) and not self._shared:
             self._only = tap, tap.name
             tap.name = self._tap_name
         elif self._only is not None:
@@ -527,13 +578,22 @@ class PcapngFraming(Framing):
             for code, value in _options(body[12:], self._order)
             if code in (_ISB_IFDROP, _ISB_OSDROP) and len(value) == 8
         ]
+        drops = [count for count in drops if count < _MAX_DROPS]
         if drops:
-            # The counters start with the section: the latest one is the total.
-            interface = self._interfaces[index]
-            tap = self._all_taps[interface.tap]
-            tap.dropped = (tap.dropped or 0) + sum(drops) - (interface.dropped or 0)
-            interface.dropped = sum(drops)
+            self._interfaces[index].stated = sum(drops)
+            self._count_drops(self._interfaces[index], int(self._table[index]["dropped"]))
         return True
+
+    def _count_drops(self, interface: _Interface, of_packets: int) -> None:
+        """Update the dropped frames of the tap of an interface.
+
+        Statistics count since the start of the section: the latest are the total. The drop counts
+        of its packets count the same frames again.
+        """
+        total = max(interface.stated, of_packets)
+        tap = self._all_taps[interface.tap]
+        tap.dropped = (tap.dropped or 0) + total - interface.dropped
+        interface.dropped = total
 
 
 def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ...kernels.records import NamedTuple
 from ..results.captures import Pause
+from ..words import noun
 from . import outcomes
 from .control import N_CLASSES, N_FIELDS, UetArrays, no_packets, pauses_of
 from .sessions import KIND_NAMES, N_KINDS
@@ -28,11 +29,32 @@ ETHERTYPE_NAMES: Final = {
     0x888E: "802.1X",
     0x88CC: "LLDP",
     0x88E5: "MACsec",
+    0x88E7: "provider backbone bridging (802.1ah)",
     0x88F7: "PTP",
+    0x8902: "connectivity fault management (802.1ag)",
+    0x8903: "FabricPath",
     0x8906: "FCoE",
+    0x8909: "Cisco metadata (CMD)",
     0x8914: "FIP",
     0x8915: "RoCEv1 without BTH",
+    0x8926: "VN-Tag",
+    0x892F: "HSR",
+    0x893F: "E-tag (802.1BR)",
+    0x894F: "NSH",
+    0xF1C1: "R-tag (802.1CB)",
 }
+UDP_PORT_NAMES: Final = {
+    1701: "L2TP",
+    2152: "GTP-U",
+    4341: "LISP",
+    4754: "GRE",
+    4790: "VXLAN-GPE",
+    6080: "GUE",
+    6635: "MPLS",
+    6636: "MPLS in DTLS",
+}
+"""Tunnels, named if their frames are of another kind than those that are decoded."""
+LIKE_ROCE = "like RoCE"
 PROTOCOL_NAMES: Final = {
     1: "ICMP",
     2: "IGMP",
@@ -65,6 +87,8 @@ class CounterArrays(NamedTuple):
     """int64[256]: IP packets that are not UDP."""
     udp_ports: NDArray[np.int64]
     """int64[65536]: UDP datagrams other than RoCE, by destination port."""
+    roce_like: NDArray[np.int64]
+    """int64[65536]: of these, datagrams that begin with a plausible BTH."""
     pause: NDArray[np.int64]
     """int64[taps, 9, N_FIELDS], see control.py."""
     rates: NDArray[np.int64]
@@ -83,6 +107,7 @@ class DecodeCounters:
             np.zeros((0, outcomes.N_NOTES), np.int64),
             np.zeros(65536, np.int64),
             np.zeros(256, np.int64),
+            np.zeros(65536, np.int64),
             np.zeros(65536, np.int64),
             np.zeros((0, N_CLASSES, N_FIELDS), np.int64),
             np.zeros(0, np.int64),
@@ -166,6 +191,24 @@ class DecodeCounters:
         counts = {text: self._outcome(kind, tap) for kind, text in outcomes.UNDECODABLE.items()}
         return {text: n for text, n in counts.items() if n}
 
+    def oddities(self) -> list[str]:
+        """Sentences about packets that may be RoCE on another port, or lack their length."""
+        a = self.arrays
+        lines = []
+        for port in np.flatnonzero(2 * a.roce_like > a.udp_ports).tolist():
+            count = int(a.roce_like[port])
+            verb = "looks" if count == 1 else "look"
+            lines.append(
+                f"{count} {noun(count, 'datagram')} to UDP port {port} {verb} {LIKE_ROCE}:"
+                f" --udp-port {port} reads this port"
+            )
+        if unsized := self.noted(outcomes.UNSIZED_PACKETS):
+            lines.append(
+                f"{unsized} {noun(unsized, 'packet')} with 0 as IP length, as captured before"
+                " segmentation: the length of the frame is used"
+            )
+        return lines
+
     def general_services_packets(self) -> int:
         """UD rows to queue pair 1."""
         return self.noted(outcomes.GENERAL_SERVICES)
@@ -204,7 +247,9 @@ class DecodeCounters:
             name = PROTOCOL_NAMES.get(int(value), f"IP protocol {int(value)}")
             counts.append((name, int(a.protocols[value])))
         for value in np.flatnonzero(a.udp_ports):
-            counts.append((f"UDP port {int(value)}", int(a.udp_ports[value])))
+            tunnel = UDP_PORT_NAMES.get(int(value))
+            name = f"UDP port {int(value)}" + (f" ({tunnel})" if tunnel else "")
+            counts.append((name, int(a.udp_ports[value])))
         counts += self.undecodable().items()
         return sorted(((name, n) for name, n in counts if n), key=lambda item: (-item[1], item[0]))
 

@@ -37,6 +37,7 @@ from .headers import (
     ipv4,
     ipv6,
     link_layer,
+    looks_like_roce,
     may_carry_frames,
 )
 from .links import MOST_LINKS, Links
@@ -44,6 +45,7 @@ from .mrc import MRC_UDP_PORT, FlowLabelOf, FlowLabels, looks_like_mrc, mrc_rows
 from .sessions import MAX_SESSIONS
 from .sflow import note_samples
 from .tunnel_patterns import WITH_OUTER_IPV6, WITH_RATE, WITH_VLAN
+from .tunnels import looks_like_vxlan
 from .unwrapping import Unwrapper, room_for, rows_of
 
 if TYPE_CHECKING:
@@ -162,6 +164,8 @@ def _icrc_state(
     """Check the ICRC of one packet: a value of the `icrc_state` column."""
     if fragment == headers.FIRST or end < stop or stop - bth < BTH_BYTES + ICRC_BYTES:
         return packets.ICRC_TRUNCATED
+    if fragment == headers.UNSIZED:
+        return packets.ICRC_UNCHECKED  # the packet on the wire had another IP header
     if version == 6 and bth - ip > 48:
         return packets.ICRC_UNCHECKED  # not defined for IPv6 extension headers
     at = stop - ICRC_BYTES
@@ -226,11 +230,12 @@ def decode_rows(
             outcome[t, np.uint64(-ethertype)] += 1
             continue
         version = 6
+        frame_stop = max(end, begin + np.int64(frames.wire[u]))
         if ethertype == headers.ETHERTYPE_IPV4:
             version = 4
-            protocol, at, stop, fragment = ipv4(data, ip, end)
+            protocol, at, stop, fragment = ipv4(data, ip, end, frame_stop)
         elif ethertype == headers.ETHERTYPE_IPV6 or ethertype == headers.ETHERTYPE_ROCE_V1:
-            protocol, at, stop, fragment = ipv6(data, ip, end)
+            protocol, at, stop, fragment = ipv6(data, ip, end, frame_stop)
         else:
             if look_inside and may_carry_frames(ethertype, 0, 0):
                 return _stop_at(i, row, tags, t, note)
@@ -290,10 +295,14 @@ def decode_rows(
             dport = be16(data, at + 2)
             port = roce_ports[np.uint64(dport)]
             if port != ANY_ROCE and (port == 0 or not looks_like_mrc(data, at, end)):
-                if look_inside and may_carry_frames(0, 0, dport):
+                if look_inside and (
+                    may_carry_frames(0, 0, dport)
+                    or looks_like_vxlan(data, at + headers.UDP_BYTES, end)
+                ):
                     return _stop_at(i, row, tags, t, note)
                 outcome[t, outcomes.OTHER_UDP_PORT] += 1
                 counters.udp_ports[np.uint64(dport)] += 1
+                counters.roce_like[np.uint64(dport)] += looks_like_roce(data, at, end)
                 continue
             bth, packet_stop, flags = _udp(data, at, end, stop, fragment)
             if bth < 0:
@@ -343,6 +352,8 @@ def decode_rows(
         if fragment == headers.FIRST:
             flags |= packets.FIRST_FRAGMENT
             note[t, outcomes.FIRST_FRAGMENTS] += 1
+        elif fragment == headers.UNSIZED:
+            note[t, outcomes.UNSIZED_PACKETS] += 1
         if header_end > end:
             flags |= packets.SNAPPED
             note[t, outcomes.SNAPPED_HEADERS] += 1
@@ -569,13 +580,14 @@ class Decoder:
         self._unwrapper.unwrap(replace(nothing, data=data), 0, room_for(1), 0, self.counters)
 
     def warnings(self, name: str) -> list[str]:
-        """Warnings about the mirrors in the capture `name`."""
+        """Warnings about mirrors, ports and lengths in the capture `name`."""
         lines = [] if self.mirrors is None else self.mirrors.warnings(name)
         if self.links is not None and self.links.overflowed:
             lines.append(
                 f"{name}: more than {MOST_LINKS} links by their Ethernet addresses, or more than"
                 f" {MANY_TAPS} taps in all: further links count as one tap"
             )
+        lines += [f"{name}: {text}" for text in self.counters.oddities()]
         if self._unwrapper.sessions.overflowed:
             lines.append(
                 f"{name}: more than {MAX_SESSIONS} mirror sessions, or more than {MANY_TAPS} taps"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ...kernels.kernel import Int, inlined
 from ..wire import bth, frames
-from ..wire.bth import CNP, MANUFACTURER_C0, OPCODE_CLASS, RD, UD, XRC
+from ..wire.bth import CNP, KNOWN, MANUFACTURER_C0, OPCODE_CLASS, RD, UD, XRC
 from ..wire.packets import U8, U32
 from .outcomes import BAD_IP_HEADER, BAD_VLAN, TRUNCATED_IP, TRUNCATED_LINK, UNKNOWN_LINK_TYPE
 
@@ -78,19 +78,29 @@ ETHERTYPE_TIMESTAMP = 0xD28B  # Arista's, between the addresses and the frame's 
 ETHERTYPE_VLAN = 0x8100
 ETHERTYPE_QINQ = 0x88A8
 ETHERTYPE_QINQ_OLD = 0x9100  # before 802.1ad, still found on switches
+ETHERTYPE_QINQ_OLD_2, ETHERTYPE_QINQ_OLD_3 = 0x9200, 0x9300
 MAX_VLAN_TAGS = 4
+ETHERTYPE_VN_TAG, ETHERTYPE_E_TAG, ETHERTYPE_CISCO_METADATA = 0x8926, 0x893F, 0x8909
+ETHERTYPE_HSR, ETHERTYPE_R_TAG = 0x892F, 0xF1C1  # IEC 62439-3, 802.1CB
+ETHERTYPE_NSH = 0x894F
+ETHERTYPE_FABRICPATH, ETHERTYPE_TRILL, ETHERTYPE_PBB = 0x8903, 0x22F3, 0x88E7
 
 PROTOCOL_UDP = 17
 PROTOCOL_IB = 0x1B
 PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_GRE = 4, 41, 47
 PROTOCOL_MPLS, PROTOCOL_ETHERNET = 137, 143  # RFC 4023, RFC 8986
 UDP_BYTES = 8
+BTH_BYTES = 12
+DEFAULT_PARTITION = 0xFFFF
+"""Partition key of full members; RoCE knows no other partition."""
 VXLAN_PORT, GENEVE_PORT, SFLOW_PORT, UET_PORT = 4789, 6081, 6343, 4793
+VXLAN_GPE_PORT, MPLS_PORT, GTP_PORT = 4790, 6635, 2152
 HOP_BY_HOP, ROUTING, FRAGMENT, DESTINATION_OPTIONS = 0, 43, 44, 60
 MAX_EXTENSION_HEADERS = 8
 
-# Fragment states.
-WHOLE, FIRST, LATER = 0, 1, 2
+# Fragment states. UNSIZED: whole, with 0 as its IP length, as hosts capture large segments before
+# the adapter divides them; the length is that of the frame.
+WHOLE, FIRST, LATER, UNSIZED = 0, 1, 2, 3
 
 
 @inlined
@@ -102,8 +112,22 @@ def may_carry_frames(ethertype: Int, protocol: Int, port: Int) -> bool:
     return bool(
         protocol in (PROTOCOL_GRE, PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_MPLS, PROTOCOL_ETHERNET)
         or port in (VXLAN_PORT, GENEVE_PORT, SFLOW_PORT, UET_PORT)
+        or port in (VXLAN_GPE_PORT, MPLS_PORT, GTP_PORT)
         or ethertype in (ETHERTYPE_MPLS, ETHERTYPE_MPLS_UPSTREAM, ETHERTYPE_TIMESTAMP)
+        or ethertype in (ETHERTYPE_VN_TAG, ETHERTYPE_E_TAG, ETHERTYPE_CISCO_METADATA)
+        or ethertype in (ETHERTYPE_HSR, ETHERTYPE_R_TAG, ETHERTYPE_NSH)
+        or ethertype in (ETHERTYPE_FABRICPATH, ETHERTYPE_TRILL, ETHERTYPE_PBB)
     )
+
+
+@inlined
+def looks_like_roce(data: U8, at: Int, end: Int) -> bool:
+    """Whether the datagram with its UDP header at `at` has a BTH: opcode, version, partition."""
+    bth = at + UDP_BYTES
+    if end - bth < BTH_BYTES:
+        return False
+    known = OPCODE_CLASS[byte(data, bth)] & KNOWN != 0 and byte(data, bth + 1) & 0x0F == 0
+    return bool(known and be16(data, bth + 2) | 0x8000 == DEFAULT_PARTITION)
 
 
 @inlined
@@ -141,7 +165,13 @@ def link_layer(data: U8, at: Int, end: Int, link_type: Int) -> tuple[Int, Int, I
         return -UNKNOWN_LINK_TYPE, at, 0, 0
     vlan: Int = 0
     tags = 0
-    while ethertype in (ETHERTYPE_VLAN, ETHERTYPE_QINQ, ETHERTYPE_QINQ_OLD):
+    while ethertype in (
+        ETHERTYPE_VLAN,
+        ETHERTYPE_QINQ,
+        ETHERTYPE_QINQ_OLD,
+        ETHERTYPE_QINQ_OLD_2,
+        ETHERTYPE_QINQ_OLD_3,
+    ):
         if tags == MAX_VLAN_TAGS:
             return -BAD_VLAN, at, vlan, tags
         if end - at < 4:
@@ -154,19 +184,26 @@ def link_layer(data: U8, at: Int, end: Int, link_type: Int) -> tuple[Int, Int, I
 
 
 @inlined
-def ipv4(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
-    """(protocol, where its header begins, where the IP packet ends, fragment state)."""
+def ipv4(data: U8, at: Int, end: Int, frame_stop: Int) -> tuple[Int, Int, Int, Int]:
+    """(protocol, where its header begins, where the IP packet ends, fragment state).
+
+    frame_stop: end of the frame on the wire, and of a packet with 0 as its length; `at` if such a
+    packet is not plausible.
+    """
     if end - at < 20:
         return -TRUNCATED_IP, at, at, WHOLE
     version_length = byte(data, at)
     header_bytes = (version_length & 0x0F) * 4
     total_bytes = be16(data, at + 2)
+    state = WHOLE
+    if total_bytes == 0:
+        total_bytes = frame_stop - at
+        state = UNSIZED
     if version_length >> 4 != 4 or header_bytes < 20 or total_bytes < header_bytes:
         return -BAD_IP_HEADER, at, at, WHOLE
     if end - at < header_bytes:
         return -TRUNCATED_IP, at, at, WHOLE
     fragment = be16(data, at + 6)
-    state = WHOLE
     if fragment & 0x1FFF:
         state = LATER
     elif fragment & 0x2000:
@@ -175,16 +212,23 @@ def ipv4(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
 
 
 @inlined
-def ipv6(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
-    """As `ipv4`; also the GRH of RoCEv1, which has the same layout."""
+def ipv6(data: U8, at: Int, end: Int, frame_stop: Int) -> tuple[Int, Int, Int, Int]:
+    """As `ipv4`; also the GRH of RoCEv1, which has the same layout.
+
+    Of a packet with 0 as its length only the transport header right after the IPv6 header is read.
+    """
     if end - at < 40:
         return -TRUNCATED_IP, at, at, WHOLE
     if byte(data, at) >> 4 != 6:
         return -BAD_IP_HEADER, at, at, WHOLE
-    stop = at + 40 + be16(data, at + 4)
+    payload_bytes = be16(data, at + 4)
+    stop = at + 40 + payload_bytes
     protocol = byte(data, at + 6)
     at += 40
     state = WHOLE
+    if payload_bytes == 0 and (protocol == PROTOCOL_UDP or protocol == PROTOCOL_IB):
+        stop = max(frame_stop, stop)
+        state = UNSIZED
     seen = 0
     while (
         protocol == HOP_BY_HOP
@@ -221,7 +265,6 @@ def ipv6(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int, Int]:
 # Source: InfiniBand Architecture Specification volume 1, chapter 9 (opcode table) with its annexes
 # for XRC, RoCEv2 (CNP), flush and atomic write. MRC: docs/mrc.md.
 
-BTH_BYTES = 12
 ICRC_BYTES = 4
 HEADER_BYTES: Final = {
     "RDETH": 4,

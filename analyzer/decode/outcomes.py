@@ -72,4 +72,5 @@ GENERAL_SERVICES = 10  # UD packets to queue pair 1: management datagrams
 MRC_PACKETS = 11  # rows with an opcode of MRC
 ENCAPSULATED = 12  # frames encapsulated in mirrors or tunnels
 INNER_FRAMES = 13  # frames found inside mirrored ones, counted at their tap
-N_NOTES = 14
+UNSIZED_PACKETS = 14  # rows with 0 as their IP length
+N_NOTES = 15

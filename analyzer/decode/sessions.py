@@ -28,7 +28,9 @@ ERSPAN_1, ERSPAN_2, ERSPAN_3, GRE_MIRROR, SFLOW = 1, 2, 3, 4, 5
 GRE_TUNNEL, VXLAN, GENEVE = 6, 7, 8
 FIRST_WEAK = GRE_TUNNEL
 IP_IN_IP, MPLS, TIMESTAMP = 9, 10, 11
-N_KINDS = 12
+VN_TAG, E_TAG, CISCO_METADATA, REDUNDANCY_TAG, NSH = 12, 13, 14, 15, 16
+BACKBONE, GTP = 17, 18
+N_KINDS = 19
 KIND_NAMES: Final = {
     ERSPAN_1: "ERSPAN I",
     ERSPAN_2: "ERSPAN II",
@@ -41,6 +43,13 @@ KIND_NAMES: Final = {
     IP_IN_IP: "IP in IP",
     MPLS: "MPLS",
     TIMESTAMP: "Arista timestamp",
+    VN_TAG: "VN-Tag",
+    E_TAG: "E-tag (802.1BR)",
+    CISCO_METADATA: "Cisco metadata (CMD)",
+    REDUNDANCY_TAG: "HSR or 802.1CB",
+    NSH: "NSH",
+    BACKBONE: "FabricPath, TRILL or 802.1ah",
+    GTP: "GTP-U",
 }
 
 # Bits of a session's description: kind << 56 | direction << 48 | tap of the carrier << 32 | id.

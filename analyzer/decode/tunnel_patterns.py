@@ -175,11 +175,24 @@ _STRICT: Final = {
     wk.VXLAN_STEP: "0000ffff0000000008",
     wk.GENEVE_STEP: "0000ffff00000000ff80ffff",
     wk.TIMESTAMP_STEP: "ffffffff",
+    wk.VXLAN_LIKE_STEP: "0000ffff000000000f000000000000ff",
+    wk.VXLAN_GPE_STEP: "0000ffff000000000d0000ff",
+    wk.UDP_STEP: "0000ffff",
+    wk.GTP_STEP: "0000ffff00000000f7ff",
+    wk.NSH_STEP: "c03f00ff",
+    wk.TAG_STEP: "00000000ffff",
+    wk.E_TAG_STEP: "000000000000ffff",
+    wk.CISCO_METADATA_STEP: "ffff00000000ffff",
+    wk.BACKBONE_STEP: "c7c0",
 }
 """The bits of each header that decide how a walk continues."""
 _BITS: Final = {step: bytes.fromhex(text) for step, text in _STRICT.items()}
+_BEFORE_AN_ETHERTYPE: Final = frozenset(
+    (wk.TIMESTAMP_STEP, wk.TAG_STEP, wk.E_TAG_STEP, wk.CISCO_METADATA_STEP)
+)
 _POSITION = (1 << wk.STEP_SHIFT) - 1
 _BOTTOM_OF_STACK = 1
+_PLAIN_GTP_BYTES = UDP_BYTES + 8
 _FIRST_NIBBLE = 0xF0
 
 
@@ -256,8 +269,8 @@ class _Pattern:
         kind, at = self._steps[n]
         behind, after = self._steps[n + 1] if n + 1 < len(self._steps) else (-1, self._limit)
         bits = _BITS.get(kind, b"")
-        # After a timestamp, the addresses are those before it.
-        self._must_equal(at, bits if kind == wk.TIMESTAMP_STEP else bits[: after - at])
+        # After a timestamp or tag, the addresses are those before it.
+        self._must_equal(at, bits if kind in _BEFORE_AN_ETHERTYPE else bits[: after - at])
         if kind == wk.IPV4_STEP:
             self._add_length(at + 2, at, after)
         elif kind == wk.IPV6_STEP:
@@ -273,6 +286,8 @@ class _Pattern:
             for offset in PROBED_OFFSETS:
                 if offset < after - at:
                     self._add_probe(at + offset + 12)
+        elif kind == wk.GTP_STEP and after - at > _PLAIN_GTP_BYTES:
+            raise _Full  # optional fields
         elif kind == wk.MPLS_STEP:
             self._labels(at, behind, after)
         elif kind in (wk.IP_LINK_STEP, wk.OTHER_STEP) and after > at:

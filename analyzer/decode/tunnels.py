@@ -16,14 +16,17 @@ from . import sessions as ses
 from .headers import be16, be32, be64, byte, ipv4, ipv6, link_layer
 from .outcomes import BAD_ERSPAN, BAD_GENEVE, BAD_GRE, BAD_MPLS, BAD_TIMESTAMP, TRUNCATED_TUNNEL
 
-# Headers of mirrors and tunnels: GRE, ERSPAN, VXLAN, Geneve, MPLS, Arista's timestamps.
+# Headers of mirrors, tunnels and tags: GRE, ERSPAN, VXLAN, Geneve, MPLS, NSH, GTP-U, tags of port
+# extenders, Arista's timestamps.
 #
 # Each function takes the position of its header and the end of the captured bytes of the outer
 # packet. It returns first the position of the payload, or minus an outcome (outcomes.py), or
 # NOT_OURS if the header has another use.
 #
-# Sources: RFC 2784, 2890 (GRE), draft-foschiano-erspan-03, RFC 7348, RFC 8926, RFC 3032, 4385
-# (MPLS). Where the mirrors of switches deviate, several offsets are tried.
+# Sources: RFC 2784, 2890 (GRE), draft-foschiano-erspan-03, RFC 7348, draft-ietf-nvo3-vxlan-gpe,
+# RFC 8926, RFC 3032, 4385, 7510 (MPLS), RFC 8300 (NSH), 3GPP TS 29.281 (GTP-U), RFC 6325 (TRILL),
+# 802.1BR, 802.1CB, 802.1ah; VN-Tag, FabricPath and Cisco metadata as tshark reads them. Where the
+# mirrors of switches deviate, several offsets are tried.
 
 NOT_OURS = 0
 """0 is free: no payload begins at the first byte of a frame."""
@@ -77,6 +80,8 @@ KNOWN_ETHERTYPES: Final = (
     headers.ETHERTYPE_VLAN,
     headers.ETHERTYPE_QINQ,
     headers.ETHERTYPE_QINQ_OLD,
+    headers.ETHERTYPE_QINQ_OLD_2,
+    headers.ETHERTYPE_QINQ_OLD_3,
 )
 """`looks_like_a_frame` rejects all other types."""
 
@@ -102,7 +107,7 @@ def looks_like_a_frame(data: U8, at: Int, end: Int) -> bool:
 def _looks_like_ipv4(data: U8, at: Int, end: Int) -> bool:
     if end - at < 20:
         return False
-    protocol, _, _, _ = ipv4(data, at, end)
+    protocol, _, _, _ = ipv4(data, at, end, at)
     return bool(protocol >= 0)
 
 
@@ -154,6 +159,124 @@ def vxlan(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
     if byte(data, at) & 0x08 == 0:
         return NOT_OURS, 0
     return at + 8, be32(data, at + 4) >> 8
+
+
+@inlined
+def looks_like_vxlan(data: U8, at: Int, end: Int) -> bool:
+    """Whether the payload of a datagram to any port is VXLAN around an IP packet.
+
+    Linux, and with it flannel, uses port 8472 unless told otherwise.
+    """
+    if end - at < 8 + 14 + 20 or byte(data, at) & 0x0F != 0x08 or byte(data, at + 7) != 0:
+        return False
+    ethertype, ip, _, _ = link_layer(data, at + 8, end, LINKTYPE_ETHERNET)
+    if ethertype == headers.ETHERTYPE_IPV4:
+        return _looks_like_ipv4(data, ip, end)
+    return bool(ethertype == headers.ETHERTYPE_IPV6 and end - ip >= 1 and byte(data, ip) >> 4 == 6)
+
+
+@inlined
+def vxlan_gpe(data: U8, at: Int, end: Int) -> tuple[Int, Int, Int]:
+    """(position of the payload, its EtherType, VNI)."""
+    if end - at < 8:
+        return -TRUNCATED_TUNNEL, 0, 0
+    flags = byte(data, at)
+    if flags & 0x09 != 0x08:
+        return NOT_OURS, 0, 0  # no VNI, or a packet of operations
+    protocol: Int = TYPE_BRIDGED
+    if flags & 0x04:
+        protocol = next_protocol(byte(data, at + 3), headers.ETHERTYPE_NSH, 5)
+    return at + 8, protocol, be32(data, at + 4) >> 8
+
+
+@inlined
+def next_protocol(number: Int, fourth: Int, mpls: Int) -> Int:
+    """The EtherType of a protocol number of VXLAN-GPE or NSH, -1 for others.
+
+    fourth: what number 4 stands for; mpls: the number of MPLS.
+    """
+    if number == 1:
+        return headers.ETHERTYPE_IPV4
+    if number == 2:
+        return headers.ETHERTYPE_IPV6
+    if number == 3:
+        return TYPE_BRIDGED
+    if number == 4:
+        return fourth
+    return headers.ETHERTYPE_MPLS if number == mpls else -1
+
+
+@inlined
+def nsh(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
+    """(position of the payload, its EtherType)."""
+    if end - at < 8:
+        return -TRUNCATED_TUNNEL, 0
+    head = be16(data, at)
+    length = (head & 0x3F) * 4
+    if head >> 14 != 0 or length < 8:
+        return NOT_OURS, 0
+    if length > end - at:
+        return -TRUNCATED_TUNNEL, 0
+    return at + length, next_protocol(byte(data, at + 3), -1, 5)
+
+
+@inlined
+def gtp(data: U8, at: Int, end: Int) -> tuple[Int, Int]:
+    """(position of the user's IP packet, its link type)."""
+    if end - at < 8:
+        return -TRUNCATED_TUNNEL, 0
+    flags = byte(data, at)
+    if flags & 0xF0 != 0x30 or byte(data, at + 1) != 0xFF:
+        return NOT_OURS, 0  # another version, or signalling
+    inner = at + 8
+    if flags & 0x07:
+        inner += 4
+        kind: Int = 0
+        if flags & 0x04 and inner <= end:
+            kind = byte(data, inner - 1)
+        while kind != 0 and inner < end:
+            length = byte(data, inner) * 4
+            if length == 0:
+                return NOT_OURS, 0
+            inner += length
+            kind = byte(data, inner - 1) if inner <= end else 0
+    if inner >= end:
+        return -TRUNCATED_TUNNEL, 0
+    nibble = byte(data, inner) >> 4
+    if nibble == 4:
+        return inner, LINKTYPE_IPV4
+    return (inner, LINKTYPE_IPV6) if nibble == 6 else (NOT_OURS, 0)
+
+
+@inlined
+def tag(data: U8, ethertype: Int, at: Int, end: Int) -> tuple[Int, Int]:
+    """(position of the EtherType after a tag, kind of the tag); `at` is after the tag's own."""
+    kind: Int = ses.REDUNDANCY_TAG
+    size: Int = 4
+    if ethertype == headers.ETHERTYPE_VN_TAG:
+        kind = ses.VN_TAG
+    elif ethertype == headers.ETHERTYPE_E_TAG:
+        kind, size = ses.E_TAG, 6
+    elif ethertype == headers.ETHERTYPE_CISCO_METADATA:
+        kind, size = ses.CISCO_METADATA, 6
+    if end - at < size + 2:
+        return -TRUNCATED_TUNNEL, kind
+    if kind == ses.CISCO_METADATA and be16(data, at) != 0x0101:
+        return NOT_OURS, kind  # another version, or more than one option
+    return at + size, kind
+
+
+@inlined
+def backbone(data: U8, ethertype: Int, at: Int, end: Int) -> Int:
+    """Position of the frame after the header of FabricPath, TRILL or 802.1ah."""
+    if ethertype == headers.ETHERTYPE_FABRICPATH:
+        return at + 2
+    if ethertype == headers.ETHERTYPE_PBB:
+        return at + 4
+    if end - at < 6:
+        return -TRUNCATED_TUNNEL
+    head = be16(data, at)
+    return NOT_OURS if head >> 14 != 0 else at + 6 + ((head >> 6) & 0x1F) * 4
 
 
 @inlined
@@ -270,7 +393,7 @@ MAX_DEPTH = 8
     STEPS,  # headers passed
     TRAIL,  # the first of them: kind << STEP_SHIFT | position
 ) = range(24)
-N_FIELDS = TRAIL + 4 * (MAX_DEPTH + 1)  # link layer, IP, its payload, payload of GRE
+N_FIELDS = TRAIL + 5 * (MAX_DEPTH + 1)  # link layer, IP, its payload, payload of GRE, of NSH
 STEP_SHIFT = 56
 
 # Headers of the trail. UDP is part of the protocol of its port. PROBED: the payload of GRE, where a
@@ -278,6 +401,8 @@ STEP_SHIFT = 56
 ETHERNET_STEP, SLL_STEP, SLL2_STEP, IP_LINK_STEP, IPV4_STEP, IPV6_STEP, MPLS_STEP = range(7)
 TIMESTAMP_STEP, GRE_STEP, ERSPAN_2_STEP, ERSPAN_3_STEP, PROBED_STEP = range(7, 12)
 VXLAN_STEP, GENEVE_STEP, ROCE_STEP, OTHER_STEP = range(12, 16)
+VXLAN_LIKE_STEP, VXLAN_GPE_STEP, UDP_STEP, GTP_STEP, NSH_STEP = range(16, 21)
+TAG_STEP, E_TAG_STEP, CISCO_METADATA_STEP, BACKBONE_STEP = range(21, 25)
 
 STEPPED, SFLOW_DATAGRAM, UET_PACKET, END_OF_WALK = 1, 2, 3, 4
 """Result of a step or of the whole walk; below 0: minus the outcome."""
@@ -327,18 +452,57 @@ def _network_step(ethertype: Int) -> Int:
         return IPV4_STEP
     if ethertype == headers.ETHERTYPE_IPV6:
         return IPV6_STEP
-    return TIMESTAMP_STEP if ethertype == headers.ETHERTYPE_TIMESTAMP else MPLS_STEP
+    if ethertype == headers.ETHERTYPE_TIMESTAMP:
+        return TIMESTAMP_STEP
+    if ethertype == headers.ETHERTYPE_MPLS or ethertype == headers.ETHERTYPE_MPLS_UPSTREAM:
+        return MPLS_STEP
+    if is_tag(ethertype):
+        if ethertype == headers.ETHERTYPE_E_TAG:
+            return E_TAG_STEP
+        return CISCO_METADATA_STEP if ethertype == headers.ETHERTYPE_CISCO_METADATA else TAG_STEP
+    return BACKBONE_STEP if is_backbone(ethertype) else OTHER_STEP
 
 
 @inlined
-def _transport_step(protocol: Int, port: Int) -> Int:
+def is_tag(ethertype: Int) -> bool:
+    return bool(
+        ethertype == headers.ETHERTYPE_VN_TAG
+        or ethertype == headers.ETHERTYPE_E_TAG
+        or ethertype == headers.ETHERTYPE_CISCO_METADATA
+        or ethertype == headers.ETHERTYPE_HSR
+        or ethertype == headers.ETHERTYPE_R_TAG
+    )
+
+
+@inlined
+def is_backbone(ethertype: Int) -> bool:
+    return bool(
+        ethertype == headers.ETHERTYPE_FABRICPATH
+        or ethertype == headers.ETHERTYPE_TRILL
+        or ethertype == headers.ETHERTYPE_PBB
+    )
+
+
+@inlined
+def _transport_step(data: U8, at: Int, end: Int, protocol: Int, port: Int) -> Int:
     if protocol == headers.PROTOCOL_GRE:
         return GRE_STEP
     if protocol == headers.PROTOCOL_MPLS:
         return MPLS_STEP
     if port == headers.VXLAN_PORT:
         return VXLAN_STEP
-    return GENEVE_STEP if port == headers.GENEVE_PORT else OTHER_STEP
+    if port == headers.GENEVE_PORT:
+        return GENEVE_STEP
+    if port == headers.VXLAN_GPE_PORT:
+        return VXLAN_GPE_STEP
+    if port == headers.MPLS_PORT:
+        return UDP_STEP
+    if port == headers.GTP_PORT:
+        return GTP_STEP
+    if port == 0 or port == headers.SFLOW_PORT or port == headers.UET_PORT:
+        return OTHER_STEP
+    vxlan_like = looks_like_vxlan(data, at + headers.UDP_BYTES, end)
+    return VXLAN_LIKE_STEP if vxlan_like else OTHER_STEP
 
 
 @inlined
@@ -377,6 +541,22 @@ def _enter(w: I64, at: Int, link_type: Int, mirrored: Int) -> None:
         w[OUTER_IPV6] = -1
 
 
+@subkernel
+def _payload(w: I64, data: U8, at: Int, protocol: Int) -> tuple[Int, Int]:
+    """(position, link type) of what a tunnel names by its EtherType; first as in `gre`."""
+    if protocol == headers.ETHERTYPE_NSH:
+        _met(w, NSH_STEP, at)
+        at, protocol = nsh(data, at, w[END])
+        if at <= 0:
+            return at, np.int64(0)
+        w[SEEN] |= 1 << ses.NSH
+    if protocol == headers.ETHERTYPE_MPLS or protocol == headers.ETHERTYPE_MPLS_UPSTREAM:
+        _met(w, MPLS_STEP, at)
+        return mpls(data, at, w[END])
+    link_type = link_type_of(protocol)
+    return (NOT_OURS if link_type < 0 else at), link_type
+
+
 @inlined
 def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
     end = w[END]
@@ -413,15 +593,10 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
         _enter(w, frame, link_type, 1)
         w[ETHERNET] = frame if link_type == LINKTYPE_ETHERNET else -1
         return STEPPED
-    link_type = link_type_of(protocol)
+    inner, link_type = _payload(w, data, inner, protocol)
+    if inner <= 0:
+        return inner
     mirrored = 1
-    if protocol == headers.ETHERTYPE_MPLS or protocol == headers.ETHERTYPE_MPLS_UPSTREAM:
-        _met(w, MPLS_STEP, inner)
-        inner, link_type = mpls(data, inner, end)
-        if inner <= 0:
-            return inner
-    elif link_type < 0:
-        return NOT_OURS
     if link_type != frames.LINKTYPE_ETHERNET:
         mirrored = 0
     kind = ses.GRE_MIRROR if protocol == TYPE_BRIDGED else ses.GRE_TUNNEL
@@ -433,22 +608,43 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
 
 
 @inlined
-def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, port: Int) -> Int:
+def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, step: Int) -> Int:
     payload, end = at + headers.UDP_BYTES, w[END]
-    if port == headers.VXLAN_PORT:
+    inner: Int
+    link_type: Int
+    protocol: Int
+    if step == VXLAN_STEP or step == VXLAN_LIKE_STEP:
         inner, number = vxlan(data, payload, end)
         if inner <= 0:
             return inner
         _session(w, data, ip, version, ses.VXLAN, ses.NO_DIRECTION, number, payload)
         _enter(w, inner, frames.LINKTYPE_ETHERNET, 1)
         return STEPPED
-    inner, protocol, number = geneve(data, payload, end)
+    if step == UDP_STEP or step == GTP_STEP:
+        kind = ses.MPLS
+        if step == UDP_STEP:
+            _met(w, MPLS_STEP, payload)
+            inner, link_type = mpls(data, payload, end)
+        else:
+            kind = ses.GTP
+            inner, link_type = gtp(data, payload, end)
+        if inner <= 0:
+            return inner
+        w[SEEN] |= 1 << kind
+        _enter(w, inner, link_type, 0)
+        return STEPPED
+    kind = ses.GENEVE
+    if step == GENEVE_STEP:
+        inner, protocol, number = geneve(data, payload, end)
+    else:
+        kind = ses.VXLAN
+        inner, protocol, number = vxlan_gpe(data, payload, end)
     if inner <= 0:
         return inner
-    link_type = link_type_of(protocol)
-    if link_type < 0:
-        return NOT_OURS
-    _session(w, data, ip, version, ses.GENEVE, ses.NO_DIRECTION, number, payload)
+    inner, link_type = _payload(w, data, inner, protocol)
+    if inner <= 0:
+        return inner
+    _session(w, data, ip, version, kind, ses.NO_DIRECTION, number, payload)
     mirrored = 0
     if link_type == frames.LINKTYPE_ETHERNET:
         mirrored = 1
@@ -467,7 +663,10 @@ def _through_ip(
     if protocol == headers.PROTOCOL_UDP and w[END] - at >= headers.UDP_BYTES:
         port = be16(data, at + 2)
     roce = ports[np.uint64(port)] != 0
-    _met(w, ROCE_STEP if roce else _transport_step(protocol, port), at)
+    met: Int = ROCE_STEP
+    if not roce:
+        met = _transport_step(data, at, w[END], protocol, port)
+    _met(w, met, at)
     if protocol == headers.PROTOCOL_GRE:
         return _through_gre(w, data, at, ip, version)
     if (
@@ -493,8 +692,8 @@ def _through_ip(
         return STEPPED
     if roce:
         return NOT_OURS
-    if port == headers.VXLAN_PORT or port == headers.GENEVE_PORT:
-        return _through_udp(w, data, at, ip, version, port)
+    if met != OTHER_STEP:
+        return _through_udp(w, data, at, ip, version, met)
     w[AT] = at
     if port == headers.SFLOW_PORT:
         return SFLOW_DATAGRAM
@@ -518,16 +717,17 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
             w[VLAN] = vlan
             w[VLAN_AT] = ip - 4 if tags > 0 else -1
         _met(w, _link_step(w[LINK]), w[BEGIN])
-        _met(w, _network_step(ethertype), ip)
+        if ethertype != headers.ETHERTYPE_NSH:
+            _met(w, _network_step(ethertype), ip)
         step: Int = NOT_OURS
         stop = w[END]
         if ethertype == headers.ETHERTYPE_IPV4 or ethertype == headers.ETHERTYPE_IPV6:
             version = 4
             if ethertype == headers.ETHERTYPE_IPV4:
-                protocol, at, stop, fragment = ipv4(data, ip, w[END])
+                protocol, at, stop, fragment = ipv4(data, ip, w[END], max(w[END], w[STOP]))
             else:
                 version = 6
-                protocol, at, stop, fragment = ipv6(data, ip, w[END])
+                protocol, at, stop, fragment = ipv6(data, ip, w[END], max(w[END], w[STOP]))
             if protocol < 0:
                 stop = w[END]
             elif fragment != headers.LATER:
@@ -539,6 +739,28 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
                 step = STEPPED
                 w[SEEN] |= 1 << ses.MPLS
                 _enter(w, inner, link_type, 0)
+        elif ethertype == headers.ETHERTYPE_NSH:
+            step, link_type = _payload(w, data, ip, ethertype)
+            if step > 0:
+                _enter(w, step, link_type, 0)
+                step = STEPPED
+        elif is_backbone(ethertype):
+            step = backbone(data, ethertype, ip, w[END])
+            if step > 0:
+                w[SEEN] |= 1 << ses.BACKBONE
+                _enter(w, step, frames.LINKTYPE_ETHERNET, 0)
+                step = STEPPED
+        elif is_tag(ethertype):
+            inner, kind = tag(data, ethertype, ip, w[END])
+            step = inner
+            if inner > 0:
+                step = STEPPED
+                w[SEEN] |= 1 << kind
+                link_type = link_type_of(be16(data, inner))
+                if link_type >= 0 and link_type != LINKTYPE_ETHERNET:
+                    _enter(w, inner + 2, link_type, 0)
+                else:  # as after a timestamp; the frame, with the tag, begins where it did
+                    _enter(w, inner - 12, frames.LINKTYPE_ETHERNET, 0)
         elif ethertype == headers.ETHERTYPE_TIMESTAMP:
             inner, _, _ = arista_timestamp(data, ip, w[END])
             step = inner

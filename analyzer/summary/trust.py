@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from ..capture.rings import RingCapture
 from ..decode.control import TYPE_NAMES
-from ..decode.counters import DecodeCounters
+from ..decode.counters import LIKE_ROCE, DecodeCounters
 from ..decode.decoder import Source
 from ..decode.merge import MergeCounts
 from ..decode.mirrors import OTHER_EVENT, Mirrors, SwitchCounters, check_switch, mirror_checks
@@ -125,9 +125,10 @@ def check_read(captures: Sequence[CaptureSummary], complete: bool) -> None:
         raise UnreadableInput(f"{names}: no frame in it" + (f" ({why[0]})" if why else ""))
     if complete and not any(capture.roce_packets for capture in captures):
         contents = "; ".join(f"{c.name}: {contents_text(c)}" for c in captures)
+        why = [warning for c in captures for warning in c.warnings if LIKE_ROCE in warning]
+        hint = "; ".join(why) or "inside a tunnel or tag that is not decoded? see docs/captures.md"
         raise UnreadableInput(
-            f"no RoCE packet in {len(captures)} capture(s), which hold: {contents}"
-            " (RoCE on another UDP port? see --udp-port)"
+            f"no RoCE packet in {len(captures)} capture(s), which hold: {contents} ({hint})"
         )
 
 

@@ -14,6 +14,7 @@ from batches import batch, decoder
 from batches import write_pcap as write_pcap_encapsulation_tshark
 from captures import DATA
 from encapsulations import (
+    TAGS,
     WRAPPERS,
     counter_sample,
     erspan2,
@@ -22,10 +23,17 @@ from encapsulations import (
     expanded_sample,
     flow_sample,
     gre,
+    gtp,
     ipv4,
+    ipv6,
+    mpls,
+    nsh,
     raw_header,
     sflow,
+    tagged,
     udp,
+    vxlan,
+    vxlan_gpe,
 )
 from factories import Frame, write_pcap
 from scapy.contrib.erspan import ERSPAN_I, ERSPAN_II, ERSPAN_III
@@ -50,6 +58,8 @@ from ..analyzer.decode.test_decoder import frame as roce
 # Real captures inside every mirror and tunnel give the flows and figures of the plain ones.
 
 TUNNELS = ("ip_in_ip", "mpls", "gre_ip", "mpls_pseudowire", "mpls_ethernet", "mpls_in_ip")
+TUNNELS += ("nsh", "nsh_ip", "fabricpath", "trill", "pbb", "mpls_in_udp", "gtp", *TAGS)
+TUNNELS += ("vlan_in_vn_tag", "vn_tag_in_vlan")
 """These belong to the frame on the wire: only here it grows."""
 
 
@@ -320,6 +330,58 @@ def test_fields_and_sessions(tmp_path: Path, need_tool: Callable[[str], str]) ->
         else:
             assert tap == "tap0"
             assert int(table.wire_bytes[i]) == len(frames[i])
+
+
+PLAIN = roce(77, sport=0xC077)
+IN_VLAN = PLAIN[:12] + bytes.fromhex("81000064") + PLAIN[12:]
+LIKE_TSHARK = {
+    **{name: tagged(PLAIN, name) for name in TAGS},
+    **{f"{name} of vlan": tagged(IN_VLAN, name) for name in TAGS},
+    **{f"vlan of {name}": IN_VLAN[:16] + tagged(PLAIN, name)[12:] for name in TAGS},
+    **{f"{name} twice": tagged(tagged(PLAIN, name), name) for name in TAGS},
+    "vxlan of vn_tag": ethernet(0x0800, ipv4(17, vxlan(tagged(PLAIN, "vn_tag")))),
+    "nsh": ethernet(0x894F, nsh(PLAIN, 3)),
+    "nsh ip": ethernet(0x894F, nsh(PLAIN[14:], 1, words=2)),
+    "nsh mpls": ethernet(0x894F, nsh(mpls(PLAIN[14:], 17, 18), 5)),
+    "nsh in gre": ethernet(0x0800, ipv4(47, gre(0x894F, nsh(PLAIN, 3, words=5), key=1))),
+    "gpe": ethernet(0x0800, ipv4(17, vxlan_gpe(PLAIN))),
+    "gpe ip": ethernet(0x86DD, ipv6(17, vxlan_gpe(PLAIN[14:], 1))),
+    "gpe nsh": ethernet(0x0800, ipv4(17, vxlan_gpe(nsh(PLAIN[14:], 1), 4))),
+    "gpe mpls": ethernet(0x0800, ipv4(17, vxlan_gpe(mpls(PLAIN[14:], 17), 5))),
+    "mpls in udp": ethernet(0x0800, ipv4(17, udp(6635, mpls(PLAIN[14:], 17, 3)))),
+    "fabricpath": ethernet(0x8903, b"\0\x60" + PLAIN),
+    "fabricpath vlan": ethernet(0x8903, b"\0\x60" + IN_VLAN),
+    "trill": ethernet(0x22F3, bytes.fromhex("000500010002") + IN_VLAN),
+    "trill options": ethernet(0x22F3, bytes.fromhex("00450001000200000000") + PLAIN),
+    "pbb": ethernet(0x88E7, bytes.fromhex("00001234") + PLAIN),
+    "gtp": ethernet(0x0800, ipv4(17, gtp(PLAIN[14:]))),
+    "gtp sequence": ethernet(0x0800, ipv4(17, gtp(PLAIN[14:], sequence=True))),
+    "gtp 5g": ethernet(0x86DD, ipv6(17, gtp(PLAIN[14:], extensions=1))),
+    "gtp extensions": ethernet(0x0800, ipv4(17, gtp(PLAIN[14:], True, extensions=3))),
+    "vxlan 8472": ethernet(0x0800, ipv4(17, vxlan(PLAIN, port=8472))),
+    "vlan 9100": PLAIN[:12] + bytes.fromhex("9100000a81000064") + PLAIN[12:],
+}
+NOT_BY_DEFAULT = {"vxlan 8472": "udp.port==8472,vxlan"}
+"""What tshark reads only when told how."""
+
+
+@pytest.mark.parametrize("name", LIKE_TSHARK)
+def test_tags_and_tunnels_like_tshark(
+    name: str, tmp_path: Path, need_tool: Callable[[str], str]
+) -> None:
+    path = tmp_path / "frames.pcap"
+    write_pcap_encapsulation_tshark(path, [LIKE_TSHARK[name]], 1)
+    command = [need_tool("tshark"), "-r", str(path), "-T", "fields"]
+    command += [part for field in ("psn", "destqp") for part in ("-e", f"infiniband.bth.{field}")]
+    command += ["-e", "udp.srcport", "-e", "vlan.id"]
+    command += ["-d", NOT_BY_DEFAULT[name]] if name in NOT_BY_DEFAULT else []
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    psn, dest_qp, ports, vlans = done.stdout.rstrip("\n").split("\t")
+    table = decoder().decode(batch([LIKE_TSHARK[name]]))
+    assert table.psn.tolist() == [int(psn)] == [77]
+    assert table.dest_qp.tolist() == [int(dest_qp, 0)]
+    assert table.udp_sport.tolist() == [int(ports.split(",")[-1])]
+    assert table.vlan.tolist() == [int(vlans.split(",")[-1] or 0)]
 
 
 @pytest.mark.parametrize("name", FRAMES)

@@ -121,6 +121,7 @@ class Seen:
     ethertypes: Counter[int] = field(default_factory=Counter)
     protocols: Counter[int] = field(default_factory=Counter)
     udp_ports: Counter[int] = field(default_factory=Counter)
+    roce_like: Counter[int] = field(default_factory=Counter)
     pause: Counter[tuple[int, str]] = field(default_factory=Counter)
 
 
@@ -167,7 +168,7 @@ class Twin:
         ethertype = number(data[where : where + 2])
         tags: list[int] = []
         try:
-            while ethertype in (0x8100, 0x88A8, 0x9100):
+            while ethertype in (0x8100, 0x88A8, 0x9100, 0x9200, 0x9300):
                 if len(tags) == 4:
                     raise NotRoce(outcomes.BAD_VLAN)
                 if len(data) < at + 4:
@@ -204,25 +205,30 @@ class Twin:
         self.seen.ethertypes[ethertype if ethertype >= 0x600 else 0] += 1
         return NotRoce(outcomes.OTHER_ETHERTYPE)
 
-    def ipv4(self, data: bytes) -> tuple[int, int, int, str]:
+    def ipv4(self, data: bytes, room: int = 0) -> tuple[int, int, int, str]:
+        """room: bytes from here to the end of the frame, for packets with 0 as their length."""
         if len(data) < 20:
             raise NotRoce(outcomes.TRUNCATED_IP)
-        header, total = (data[0] & 15) * 4, number(data[2:4])
+        header, stated = (data[0] & 15) * 4, number(data[2:4])
+        total = stated or room
         if data[0] >> 4 != 4 or header < 20 or total < header:
             raise NotRoce(outcomes.BAD_IP_HEADER)
         if len(data) < header:
             raise NotRoce(outcomes.TRUNCATED_IP)
         flags = number(data[6:8])
-        fragment = "later" if flags & 0x1FFF else "first" if flags & 0x2000 else ""
+        whole = "" if stated else "unsized"
+        fragment = "later" if flags & 0x1FFF else "first" if flags & 0x2000 else whole
         return data[9], header, total, fragment
 
-    def ipv6(self, data: bytes) -> tuple[int, int, int, str]:
+    def ipv6(self, data: bytes, room: int = 0) -> tuple[int, int, int, str]:
         if len(data) < 40:
             raise NotRoce(outcomes.TRUNCATED_IP)
         if data[0] >> 4 != 6:
             raise NotRoce(outcomes.BAD_IP_HEADER)
         protocol, at, fragment = data[6], 40, ""
         stop = 40 + number(data[4:6])
+        if stop == 40 and protocol in (17, 0x1B):
+            return protocol, at, max(stop, room), "unsized"
         for seen in range(9):
             if protocol not in (0, 43, 44, 60):
                 break
@@ -250,7 +256,8 @@ class Twin:
         if ethertype not in (0x0800, 0x86DD, 0x8915):
             raise self.other(ethertype, data[ip_at:])
         ip = data[ip_at:]
-        protocol, at, stop, fragment = (self.ipv4 if ethertype == 0x0800 else self.ipv6)(ip)
+        room = max(len(data), wire) - ip_at
+        protocol, at, stop, fragment = (self.ipv4 if ethertype == 0x0800 else self.ipv6)(ip, room)
         row: dict[str, Any] = {"vlan": vlan, "captured_bytes": len(data), "path_evidence": 0}
         flags = 0 if ethertype == 0x0800 else packets.IPV6
         length = stop - at
@@ -274,7 +281,11 @@ class Twin:
             row["udp_sport"], row["udp_dport"] = number(udp[:2]), number(udp[2:4])
             port = row["udp_dport"]
             if port not in self.ports and not (port == 4971 and looks_like_mrc(udp)):
-                self.seen.udp_ports[row["udp_dport"]] += 1
+                self.seen.udp_ports[port] += 1
+                opcode = udp[8] if len(udp) >= 20 else 0
+                if len(udp) >= 20 and (headers_of(opcode) is not None or opcode in MRC):
+                    if not udp[9] & 15 and udp[10] & 0x7F == 0x7F and udp[11] == 0xFF:
+                        self.seen.roce_like[port] += 1
                 raise NotRoce(outcomes.OTHER_UDP_PORT)
             if length < 20:
                 raise NotRoce(outcomes.BAD_LENGTH)
@@ -283,9 +294,9 @@ class Twin:
             udp_length = number(udp[4:6])
             if udp_length < 20:
                 raise NotRoce(outcomes.BAD_LENGTH)
-            if udp_length < length or (udp_length > length and not fragment):
+            if udp_length < length or (udp_length > length and fragment != "first"):
                 flags |= packets.LENGTH_MISMATCH
-            length = (udp_length if fragment else min(length, udp_length)) - 8
+            length = (udp_length if fragment == "first" else min(length, udp_length)) - 8
             packet = udp[8:]
             at += 8
         if len(packet) < 12:
@@ -333,9 +344,10 @@ class Twin:
             self.seen.notes[outcomes.UNKNOWN_OPCODES] += 1
         elif opcode in (0x64, 0x65) and row["dest_qp"] == 1:
             self.seen.notes[outcomes.GENERAL_SERVICES] += 1
-        if fragment:
+        if fragment == "first":
             flags |= packets.FIRST_FRAGMENT
             self.seen.notes[outcomes.FIRST_FRAGMENTS] += 1
+        self.seen.notes[outcomes.UNSIZED_PACKETS] += fragment == "unsized"
         readable = packet[: min(in_frame, length)]
         at = 12
         for name in headers or ():
@@ -362,8 +374,10 @@ class Twin:
         return row
 
     def icrc(self, ip: bytes, at: int, length: int, flags: int, fragment: str) -> int:
-        if fragment or len(ip) < at + length or length < 16:
+        if fragment == "first" or len(ip) < at + length or length < 16:
             return packets.ICRC_TRUNCATED
+        if fragment == "unsized":
+            return packets.ICRC_UNCHECKED
         if flags & packets.IPV6 and at > 48:
             return packets.ICRC_UNCHECKED
         masked = bytearray(ip[: at + length - 4])

@@ -65,7 +65,7 @@ def _sflow(rng: random.Random, frame: bytes) -> bytes:
 
 def wrapped(rng: random.Random, frame: bytes) -> bytes:
     """The frame in one more encapsulation, seldom one that does not fit."""
-    kind = rng.randrange(14)
+    kind = rng.randrange(21)
     packet = enc.without_ethernet(frame)[1]
     if kind == 0:
         return _in_ip(rng, 47, _gre(rng, rng.choice((0x6558, 0x88BE, 0x8949, 0x0800)), frame))
@@ -98,7 +98,25 @@ def wrapped(rng: random.Random, frame: bytes) -> bytes:
     if kind == 12:
         pds = struct.pack(">HHIHH", rng.randrange(1 << 16), 0, rng.randrange(1 << 32), 1, 2)
         return _in_ip(rng, 17, enc.udp(4793, pds, rng.randrange(65536)))
-    return _in_ip(rng, 47, _gre(rng, 0x8847, enc.mpls(packet, 3)))
+    if kind == 13:
+        return _in_ip(rng, 47, _gre(rng, 0x8847, enc.mpls(packet, 3)))
+    if kind == 14:
+        return enc.tagged(frame, rng.choice(sorted(enc.TAGS)))
+    if kind == 15:
+        content = enc.nsh(rng.choice((frame, packet)), rng.randrange(7), rng.choice((1, 2, 3, 6)))
+        gre = _in_ip(rng, 47, _gre(rng, 0x894F, content))
+        return rng.choice((enc.ethernet(0x894F, content), gre))
+    if kind == 16:
+        head = rng.choice((b"", bytes(2), bytes(4), bytes(6), struct.pack(">HI", 2 << 6, 9)))
+        return enc.ethernet(rng.choice((0x8903, 0x88E7, 0x22F3)), head + frame)
+    if kind == 17:
+        inner = rng.choice((frame, packet, enc.nsh(frame, 3), enc.mpls(packet, 3)))
+        return _in_ip(rng, 17, enc.vxlan_gpe(inner, rng.randrange(7), rng.randrange(3)))
+    if kind == 18:
+        return _in_ip(rng, 17, enc.vxlan(frame, rng.randrange(3), rng.choice((8472, 250, 48879))))
+    if kind == 19:
+        return _in_ip(rng, 17, enc.udp(6635, enc.mpls(rng.choice((packet, frame)), 3)))
+    return _in_ip(rng, 17, enc.gtp(packet, rng.random() < 0.5, rng.randrange(3)))
 
 
 def frame(rng: random.Random) -> tuple[bytes, int, int]:

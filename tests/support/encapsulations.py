@@ -74,8 +74,45 @@ def erspan3(
     return gre(0x22EB, head + frame, sequence=sequence)
 
 
-def vxlan(frame: bytes, vni: int = 5000) -> bytes:
-    return udp(4789, struct.pack(">II", 0x08 << 24, vni << 8) + frame)
+def vxlan(frame: bytes, vni: int = 5000, port: int = 4789) -> bytes:
+    return udp(port, struct.pack(">II", 0x08 << 24, vni << 8) + frame)
+
+
+def vxlan_gpe(content: bytes, following: int = 3, vni: int = 5000) -> bytes:
+    return udp(4790, struct.pack(">II", 0x0C << 24 | following, vni << 8) + content)
+
+
+def nsh(content: bytes, following: int, words: int = 6) -> bytes:
+    """RFC 8300: with context headers of type 1, or of type 2 for another length."""
+    head = struct.pack(">HBBI", 0x0FC0 | words, 1 if words == 6 else 2, following, 0x1FF)
+    return head + bytes(max(0, 4 * words - 8)) + content
+
+
+def gtp(content: bytes, sequence: bool = False, extensions: int = 0) -> bytes:
+    """GTP-U with a sequence number, and with PDU session containers (5G)."""
+    extra = b""
+    if sequence or extensions:
+        extra = struct.pack(">HBB", 9, 0, 0x85 if extensions else 0)
+    for left in range(extensions, 0, -1):
+        extra += bytes((1, 0, 9, 0x85 if left > 1 else 0))
+    flags = 0x30 | 4 * bool(extensions) | 2 * sequence
+    head = struct.pack(">BBHI", flags, 255, len(extra) + len(content), 0x1234)
+    return udp(2152, head + extra + content, 2152)
+
+
+TAGS = {
+    "vn_tag": (0x8926, bytes.fromhex("00050003")),
+    "e_tag": (0x893F, bytes.fromhex("000000030000")),
+    "cisco_metadata": (0x8909, bytes.fromhex("010100010005")),
+    "hsr": (0x892F, bytes.fromhex("00600007")),
+    "r_tag": (0xF1C1, bytes.fromhex("00000007")),
+}
+
+
+def tagged(frame: bytes, name: str) -> bytes:
+    """With a tag between the addresses and the EtherType."""
+    ethertype, content = TAGS[name]
+    return frame[:12] + struct.pack(">H", ethertype) + content + frame[12:]
 
 
 def geneve(content: bytes, vni: int = 77, protocol: int = 0x6558, options: bytes = b"") -> bytes:
@@ -167,6 +204,21 @@ WRAPPERS: dict[str, Callable[[bytes], bytes]] = {
     "mpls_in_ip": lambda f: ethernet(0x0800, ipv4(137, mpls(f, 17))),
     "ipv6_ethernet": lambda f: ethernet(0x86DD, ipv6(143, f)),
     "arista": lambda f: arista(f, 1_700_000_000, 5),
+    **{name: lambda f, name=name: tagged(f, name) for name in TAGS},  # type: ignore[misc]
+    "vlan_in_vn_tag": lambda f: tagged(f[:12] + bytes.fromhex("81000064") + f[12:], "vn_tag"),
+    "vn_tag_in_vlan": lambda f: f[:12] + bytes.fromhex("81000064") + tagged(f, "vn_tag")[12:],
+    "nsh": lambda f: ethernet(0x894F, nsh(f, 3)),
+    "nsh_ip": lambda f: ethernet(0x894F, nsh(f[14:], 1 if f[13] == 0 else 2, words=3)),
+    "nsh_in_gre": lambda f: ethernet(0x0800, ipv4(47, gre(0x894F, nsh(f, 3)))),
+    "fabricpath": lambda f: ethernet(0x8903, b"\0\x60" + f),
+    "trill": lambda f: ethernet(0x22F3, bytes.fromhex("000500010002") + f),
+    "pbb": lambda f: ethernet(0x88E7, bytes.fromhex("00001234") + f),
+    "vxlan_8472": lambda f: ethernet(0x0800, ipv4(17, vxlan(f, port=8472))),
+    "vxlan_gpe": lambda f: ethernet(0x0800, ipv4(17, vxlan_gpe(f))),
+    "vxlan_gpe_nsh": lambda f: ethernet(0x0800, ipv4(17, vxlan_gpe(nsh(f, 3), 4))),
+    "vxlan_gpe_mpls": lambda f: ethernet(0x86DD, ipv6(17, vxlan_gpe(mpls(f, 17), 5))),
+    "mpls_in_udp": lambda f: ethernet(0x0800, ipv4(17, udp(6635, mpls(f[14:], 17)))),
+    "gtp": lambda f: ethernet(0x0800, ipv4(17, gtp(f[14:]))),
     "erspan2_of_vxlan": lambda f: ethernet(
         0x0800, ipv4(47, erspan2(ethernet(0x0800, ipv4(17, vxlan(f)))))
     ),

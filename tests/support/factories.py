@@ -120,14 +120,24 @@ class Pcapng:
         return self.block(1, head + options)
 
     def enhanced(
-        self, ticks: int, data: bytes, *, wire: int | None = None, interface: int = 0
+        self,
+        ticks: int,
+        data: bytes,
+        *,
+        wire: int | None = None,
+        interface: int = 0,
+        dropped: int | None = None,
     ) -> Pcapng:
-        """An enhanced packet block with a flags option, as dumpcap writes it."""
+        """An enhanced packet block with a flags option, as dumpcap writes it; dropped: between
+        this packet and the one before, after the flags and before a comment."""
         wire = len(data) if wire is None else wire
         head = (interface, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire)
         padded = data + bytes(-len(data) % 4)
-        flags = option(2, struct.pack(f"{self.order}I", 1), self.order)
-        return self.block(6, struct.pack(f"{self.order}IIIII", *head) + padded + flags)
+        options = option(2, struct.pack(f"{self.order}I", 1), self.order)
+        if dropped is not None:
+            options += option(4, struct.pack(f"{self.order}Q", dropped), self.order)
+            options += option(1, b"dropped", self.order) + option(0, b"", self.order)
+        return self.block(6, struct.pack(f"{self.order}IIIII", *head) + padded + options)
 
     def simple(self, data: bytes, wire: int | None = None) -> Pcapng:
         """A simple packet block."""
@@ -135,11 +145,17 @@ class Pcapng:
         return self.block(3, struct.pack(f"{self.order}I", wire) + data)
 
     def obsolete(
-        self, ticks: int, data: bytes, *, wire: int | None = None, interface: int = 0
+        self,
+        ticks: int,
+        data: bytes,
+        *,
+        wire: int | None = None,
+        interface: int = 0,
+        dropped: int = 0,
     ) -> Pcapng:
         """A packet block as older tools wrote it."""
         wire = len(data) if wire is None else wire
-        head = (interface, 0, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire)
+        head = (interface, dropped, ticks >> 32, ticks & 0xFFFFFFFF, len(data), wire)
         return self.block(2, struct.pack(f"{self.order}HHIIII", *head) + data)
 
     def statistics(self, interface: int, drops: dict[int, int]) -> Pcapng:

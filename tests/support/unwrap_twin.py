@@ -14,6 +14,14 @@ from rocescope.analyzer.decode import outcomes
 from rocescope.analyzer.decode import sessions as kinds
 
 ETHERNET, RAW, IPV4, IPV6 = 1, 101, 228, 229
+TAGS = {
+    0x8926: (kinds.VN_TAG, 4),
+    0x893F: (kinds.E_TAG, 6),
+    0x8909: (kinds.CISCO_METADATA, 6),
+    0x892F: (kinds.REDUNDANCY_TAG, 4),
+    0xF1C1: (kinds.REDUNDANCY_TAG, 4),
+}
+"""Kind and bytes before the next EtherType."""
 LINKS = {0x6558: ETHERNET, 0x0800: IPV4, 0x86DD: IPV6}
 
 
@@ -115,13 +123,27 @@ class Unwrapper:
             w.kinds.add(kinds.TIMESTAMP)
             w.begin = w.frame = at + 4 + size - 12
             return None
+        if ethertype in TAGS:
+            return self.tag(w, ethertype, at)
+        if ethertype in (0x8903, 0x88E7, 0x22F3):
+            size = {0x8903: 2, 0x88E7: 4}.get(ethertype)
+            if size is None:
+                self.need(at, 6, w.end)
+                if self.data[at] >> 6:
+                    raise Finished
+                size = 6 + 4 * (self.read(at, 2) >> 6 & 31)
+            w.kinds.add(kinds.BACKBONE)
+            return self.enter(w, at + size, ETHERNET, False)
+        if ethertype == 0x894F:
+            return self.enter(w, *self.payload(w, at, ethertype), False)
         if ethertype not in (0x0800, 0x86DD):
             raise Finished
         version = 4 if ethertype == 0x0800 else 6
         packet = view[offset:]
         try:
+            room = max(w.end, w.stop) - at
             protocol, size, length, fragment = (Twin().ipv4 if version == 4 else Twin().ipv6)(
-                packet
+                packet, room
             )
         except NotRoce:
             raise Finished from None
@@ -151,7 +173,26 @@ class Unwrapper:
         port = self.read(at + 2, 2)
         if port in self.ports:
             raise Finished
-        if port == 4789:
+        if port == 6635:
+            inner, link = self.mpls(at + 8, w.end)
+            w.kinds.add(kinds.MPLS)
+            return self.enter(w, inner, link, False)
+        if port == 2152:
+            inner, link = self.gtp(at + 8, w.end)
+            w.kinds.add(kinds.GTP)
+            return self.enter(w, inner, link, False)
+        if port == 4790:
+            self.need(at + 8, 8, w.end)
+            flags, following = self.data[at + 8], self.data[at + 11]
+            if flags & 9 != 8:
+                raise Finished
+            if not flags & 4:
+                following = 3
+            names = {1: 0x0800, 2: 0x86DD, 3: 0x6558, 4: 0x894F, 5: 0x8847}
+            inner, link = self.payload(w, at + 16, names.get(following, -1))
+            self.found(w, kinds.VXLAN, 0, self.read(at + 12, 3), source)
+            return self.enter(w, inner, link, link == ETHERNET)
+        if port == 4789 or (port not in (0, 6081, 6343, 4793) and self.vxlan_like(at + 8, w.end)):
             self.need(at + 8, 8, w.end)
             if not self.data[at + 8] & 8:
                 raise Finished
@@ -165,14 +206,68 @@ class Unwrapper:
             inner = at + 16 + (first & 63) * 4
             if inner > w.end:
                 raise NotRoce(outcomes.BAD_GENEVE)
-            link = LINKS.get(self.read(at + 10, 2))
-            if link is None:
-                raise Finished
+            inner, link = self.payload(w, inner, self.read(at + 10, 2))
             self.found(w, kinds.GENEVE, 0, self.read(at + 12, 3), source)
             return self.enter(w, inner, link, link == ETHERNET)
         if port in (6343, 4793):
             raise Special("sflow" if port == 6343 else "uet", at)
         raise Finished
+
+    def payload(self, w: Walked, at: int, protocol: int) -> tuple[int, int]:
+        if protocol == 0x894F:
+            self.need(at, 8, w.end)
+            size = self.data[at + 1] % 64 * 4
+            if self.data[at] >> 6 or size < 8:
+                raise Finished
+            self.need(at, size, w.end)
+            w.kinds.add(kinds.NSH)
+            names = {1: 0x0800, 2: 0x86DD, 3: 0x6558, 5: 0x8847}
+            at, protocol = at + size, names.get(self.data[at + 3], -1)
+        if protocol in (0x8847, 0x8848):
+            return self.mpls(at, w.end)
+        if protocol not in LINKS:
+            raise Finished
+        return at, LINKS[protocol]
+
+    def tag(self, w: Walked, ethertype: int, at: int) -> None:
+        kind, size = TAGS[ethertype]
+        self.need(at, size + 2, w.end)
+        if ethertype == 0x8909 and self.data[at : at + 2] != b"\1\1":
+            raise Finished
+        w.kinds.add(kind)
+        at += size
+        link = {0x0800: IPV4, 0x86DD: IPV6}.get(self.read(at, 2))
+        if link is None:
+            return self.enter(w, at - 12, ETHERNET, False)
+        return self.enter(w, at + 2, link, False)
+
+    def gtp(self, at: int, end: int) -> tuple[int, int]:
+        self.need(at, 8, end)
+        flags = self.data[at]
+        if flags >> 4 != 3 or self.data[at + 1] != 255:
+            raise Finished
+        at += 8
+        if flags & 7:
+            at += 4
+            while flags & 4 and at < end and self.data[at - 1]:
+                size = 4 * self.data[at]
+                if not size:
+                    raise Finished
+                at += size
+        self.need(at, 1, end)
+        if self.data[at] >> 4 not in (4, 6):
+            raise Finished
+        return at, IPV4 if self.data[at] >> 4 == 4 else IPV6
+
+    def vxlan_like(self, at: int, end: int) -> bool:
+        if end - at < 42 or self.data[at] & 15 != 8 or self.data[at + 7]:
+            return False
+        view = self.data[at + 8 : end]
+        try:
+            ethertype, offset, _ = Twin().link(view, ETHERNET)
+        except NotRoce:
+            return False
+        return ethertype in (0x0800, 0x86DD) and self.plausible(at + 8, end)
 
     def gre(self, w: Walked, at: int, source: str) -> None:
         self.need(at, 4, w.end)
@@ -190,12 +285,7 @@ class Unwrapper:
         self.need(at, 0, w.end)
         if protocol in (0x88BE, 0x22EB, 0x8949):
             return self.erspan(w, at, protocol, flags >> 12 & 1, keyed, key, source)
-        if protocol in (0x8847, 0x8848):
-            inner, link = self.mpls(at, w.end)
-        elif protocol in LINKS:
-            inner, link = at, LINKS[protocol]
-        else:
-            raise Finished
+        inner, link = self.payload(w, at, protocol)
         kind = kinds.GRE_MIRROR if protocol == 0x6558 else kinds.GRE_TUNNEL
         self.found(w, kind, keyed, key, source)
         return self.enter(w, inner, link, link == ETHERNET)

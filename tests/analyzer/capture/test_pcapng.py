@@ -242,7 +242,6 @@ def test_stopping_early_still_tells_what_was_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("link_type", "words"),
     [
-        (197, "LINKTYPE_ERF (197) is a native InfiniBand capture, not RoCE"),
         (247, "LINKTYPE_INFINIBAND (247) is a native InfiniBand capture, not RoCE"),
         (105, "LINKTYPE_IEEE802_11 (105) is not supported"),
     ],
@@ -360,6 +359,128 @@ packets = st.tuples(
     st.binary(max_size=40),
     st.integers(0, 2),
 )
+
+
+def drops_of(file: Pcapng, path: Path) -> list[tuple[str, int | None]]:
+    path.write_bytes(file.bytes())
+    taps = Taps()
+    _, capture = read(path, taps, batch_frames=2)
+    assert not capture.damaged_places
+    return [(tap.name, tap.dropped) for tap in taps.items]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_drop_counts_of_packets_add_up(tmp_path: Path, order: str) -> None:
+    """Between this packet and the one before: of its interface, other options before and after."""
+    path = tmp_path / "x"
+    file = Pcapng(order).section().interface(name="a").interface(name="b").interface(name="c")
+    for i, dropped in enumerate((2, 0, None, 3, 1 << 33)):
+        file.enhanced(START_NS + i, b"x" * (60 + i), dropped=dropped)
+        file.enhanced(START_NS + i, b"y" * 60, interface=1, dropped=0 if i == 3 else None)
+        file.enhanced(START_NS + i, b"z" * 60, interface=2)
+    assert drops_of(file, path) == [("x:a", 5 + (1 << 33)), ("x:b", 0), ("x:c", None)]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_statistics_and_drop_counts_do_not_count_twice(tmp_path: Path, order: str) -> None:
+    """The larger of the two: each may cover frames that the other does not."""
+    path = tmp_path / "x"
+    for by_packets, by_statistics, total in (
+        ((2, 3), ({5: 5},), 5),
+        ((2, 3), ({5: 1}, {5: 2, 7: 5}), 7),
+        ((2, 9), ({5: 2},), 11),
+        ((), ({5: 4}, {5: 4}), 4),
+    ):
+        file = Pcapng(order)
+        for _ in range(2):  # the counters of a section begin anew
+            file.section().interface(name="a")
+            file.enhanced(START_NS, b"x" * 60)
+            for dropped in by_packets:
+                file.enhanced(START_NS, b"x" * 60, dropped=dropped)
+            for drops in by_statistics:
+                file.statistics(0, drops)
+            file.enhanced(START_NS, b"x" * 60)
+        assert drops_of(file, path) == [("x:a", 2 * total)]
+
+
+def test_drop_counts_that_no_interface_has_are_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for unknown in ((1 << 64) - 1, 1 << 40, 1 << 63):
+        file = Pcapng().section().interface(name="a")
+        file.enhanced(START_NS, b"x" * 60, dropped=unknown)
+        assert drops_of(file, path) == [("x:a", None)]
+        file.statistics(0, {5: unknown, 7: unknown})
+        assert drops_of(file, path) == [("x:a", None)]
+        file.statistics(0, {5: 2, 7: unknown})
+        assert drops_of(file, path) == [("x:a", 2)]
+
+
+def test_drop_counts_of_obsolete_packet_blocks(tmp_path: Path) -> None:
+    """65,535 is unknown; 0 may be that the program does not count."""
+    path = tmp_path / "x"
+    for order in "<>":
+        file = Pcapng(order).section().interface(name="a").interface(name="b")
+        for dropped in (0, 3, 0xFFFF, 4):
+            file.obsolete(START_NS, b"x", dropped=dropped)
+        file.obsolete(START_NS, b"x", interface=1)
+        assert drops_of(file, path) == [("x:a", 7), ("x:b", None)]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([None], ["x"]),
+        ([""], ["x"]),
+        (["eth0"], ["x:eth0"]),
+        ([None, None], ["x:0", "x:1"]),
+        ([None, "eth0"], ["x:0", "x:eth0"]),
+        (["eth0", None], ["x:eth0", "x:1"]),
+    ],
+)
+def test_an_only_interface_without_a_name_has_that_of_the_file(
+    tmp_path: Path, names: list[str | None], expected: list[str]
+) -> None:
+    file = Pcapng()
+    for _ in range(2):
+        file.section()
+        for number, name in enumerate(names):
+            file.interface(name=name)
+            file.enhanced(START_NS, b"x", interface=number)
+    path = tmp_path / "x"
+    path.write_bytes(file.bytes())
+    taps = Taps()
+    read(path, taps)
+    assert [tap.name for tap in taps.items] == expected
+
+
+@pytest.mark.parametrize(
+    ("snap", "size", "good"),
+    [
+        (262_144, 262_145, False),
+        (524_288, 305_933, True),
+        (0, 305_933, True),  # unlimited
+        (0xFFFFFFFF, 1_000_000, True),
+        (0, 1 << 20, False),
+    ],
+)
+def test_the_longest_block_follows_the_snap_length(
+    tmp_path: Path, snap: int, size: int, good: bool
+) -> None:
+    file = Pcapng().section().interface(snap_length=snap).enhanced(START_NS, b"a")
+    path = tmp_path / "x"
+    path.write_bytes(file.enhanced(START_NS, bytes(size)).enhanced(START_NS, b"b").bytes())
+    rows, capture = read(path, batch_frames=10)
+    assert [r.captured for r in rows] == ([1, size, 1] if good else [1, 1])
+    assert capture.damaged_places == (0 if good else 1)
+
+
+def test_a_length_of_zero_on_the_wire_is_the_captured_one(tmp_path: Path) -> None:
+    frames = [Frame(f.time_ns, f.data, 0) for f in FRAMES]
+    rows, capture = read(write_pcapng(tmp_path / "x", frames))
+    assert [r.wire for r in rows] == [len(f.data) for f in FRAMES]
+    assert capture.warnings == [
+        "x: 30 frames have 0 as their length on the wire; the captured length is used"
+    ]
 
 
 def build(order: str, packets: list[tuple[str, int, bytes, int]]) -> bytes:

@@ -237,7 +237,6 @@ def test_what_is_no_capture_is_named(tmp_path: Path, head: bytes, words: str) ->
         (105, "link type LINKTYPE_IEEE802_11 (105) is not supported: capture with one of"),
         (147, "link type LINKTYPE_USER0 (147) is not supported"),
         (999, "link type LINKTYPE_unknown (999) is not supported"),
-        (197, "LINKTYPE_ERF (197) is a native InfiniBand capture"),
         (247, "LINKTYPE_INFINIBAND (247) is a native InfiniBand capture"),
     ],
 )

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-SUPPORTED = {1, 101, 113, 228, 229, 276}
+SUPPORTED = {1, 101, 113, 197, 228, 229, 276}
 INT64_MAX = 2**63 - 1
 WINDOW = 2**20
 """Longer blocks of unknown types are skipped without a look at their second length."""
@@ -24,15 +24,34 @@ class Reading:
     interfaces: list[int] = field(default_factory=list)
     damaged_at: list[int] = field(default_factory=list)
     cut_at: int | None = None
+    joined_at: list[int] = field(default_factory=list)
+
+
+PCAP_MAGICS = (0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34)
+
+
+def file_header(data: bytes, at: int) -> tuple[str, int, int, int] | None:
+    """Byte order, tick, bytes of a record header and most bytes of a record."""
+    for order in "<>":
+        if len(data) >= at + 8:
+            magic, major, minor = struct.unpack_from(f"{order}IHH", data, at)
+            if magic in PCAP_MAGICS and (major, minor) == (2, 4):
+                snap = 0
+                if len(data) >= at + 20:
+                    snap = struct.unpack_from(f"{order}I", data, at + 16)[0]
+                tick = 1 if magic == 0xA1B23C4D else 1000
+                size = 24 if magic == 0xA1B2CD34 else 16
+                return order, tick, size, max(2**18, min(snap, 2**20 - 64))
+    return None
 
 
 def read_pcap(data: bytes) -> Reading:
     """A classic pcap with a good file header."""
-    order = "<" if data[:4] in (b"\xd4\xc3\xb2\xa1", b"M<\xb2\xa1", b"\x34\xcd\xb2\xa1") else ">"
-    magic = struct.unpack_from(f"{order}I", data)[0]
-    tick = 1 if magic == 0xA1B23C4D else 1000
-    header = 24 if magic == 0xA1B2CD34 else 16
+    first = file_header(data, 0)
+    assert first is not None
+    order, tick, header, most = first
     reading = Reading()
+    unsized = False
 
     def fields(at: int) -> tuple[int, int, int, int]:
         seconds, fraction, held, wire = struct.unpack_from(f"{order}IIII", data, at)
@@ -40,21 +59,26 @@ def read_pcap(data: bytes) -> Reading:
 
     def possible(at: int) -> bool:
         seconds, fraction, held, wire = fields(at)
-        if held > 2**18 or wire > 2**24:
+        if held > most or wire > 2**24:
             return False
-        return wire > 0 or (held == 0 and (seconds, fraction) != (0, 0))
+        return (wire, held, seconds, fraction) != (0, 0, 0, 0)
 
     def believable(at: int) -> bool:
         seconds, fraction, held, wire = fields(at)
         first = reading.frames[0][0] // 10**9 if reading.frames else 0
         in_time = seconds >= first - 86400 and fraction < 10**9 // tick
-        return 0 < held <= 2**18 and held <= wire <= 2**24 and in_time
+        sized = held <= wire <= 2**24 or (unsized and wire == 0)
+        return 0 < held <= most and sized and in_time
 
     def search(at: int) -> int | None:
         for place in range(at, len(data) - header + 1):
+            if file_header(data, place):
+                return place
             if believable(place):
                 following = place + header + fields(place)[2]
                 if following == len(data):
+                    return place
+                if following + header <= len(data) and file_header(data, following):
                     return place
                 if following + header <= len(data) and believable(following):
                     if abs(fields(following)[0] - fields(place)[0]) <= 86400:
@@ -64,11 +88,19 @@ def read_pcap(data: bytes) -> Reading:
     at = 24
     while at < len(data):
         whole = at + header <= len(data)
+        if whole and fields(at)[3] == 0 and (other := file_header(data, at)):
+            if at + 24 <= len(data):
+                order, tick, header, most = other
+                reading.joined_at.append(at)
+                at += 24
+                continue
+            whole = False
         if whole and possible(at):
             seconds, fraction, held, wire = fields(at)
             if at + header + held <= len(data):
                 time = seconds * 10**9 + fraction * tick
-                reading.frames.append((time, held, wire, at + header))
+                unsized = unsized or (wire == 0 and held > 0)
+                reading.frames.append((time, held, wire or held, at + header))
                 at += header + held
                 continue
             whole = False
@@ -208,8 +240,10 @@ class _PcapngReader:
             since = exact.numerator // exact.denominator
             fits = since <= INT64_MAX - max(interface.offset_ns, 0)
             time = since + interface.offset_ns if fits else INT64_MAX
-        if held > 2**18 or held > len(body) - skip:
+        most = max(2**18, min(interface.snap, 2**20 - 64)) if interface.snap else 2**20
+        if held > most or held > len(body) - skip:
             raise _Damaged
+        wire = wire if kind == 3 else wire or held
         held = held if interface.supported else 0
         self.reading.frames.append((time, held, wire, at + 8 + skip))
         self.reading.interfaces.append(number)

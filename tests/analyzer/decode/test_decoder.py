@@ -268,6 +268,7 @@ def compare(frames: Frames, check_icrc: bool = True) -> None:
     assert nonzero(arrays.ethertypes) == seen.ethertypes
     assert nonzero(arrays.protocols) == seen.protocols
     assert nonzero(arrays.udp_ports) == seen.udp_ports
+    assert nonzero(arrays.roce_like) == seen.roce_like
     for priority in range(9):
         got = arrays.pause[0, priority]
         assert got[pause.FRAMES] == seen.pause[priority, "frames"]
@@ -284,6 +285,10 @@ def test_equals_the_twin_on_any_frames(frames: Frames) -> None:
     compare(frames)
 
 
+ENCAPSULATING = {0x8847, 0x8848, 0xD28B, 0x8926, 0x893F, 0x8909, 0x892F, 0xF1C1}
+ENCAPSULATING |= {0x894F, 0x8903, 0x22F3, 0x88E7}
+
+
 def without_encapsulation(frames: Frames) -> Frames:
     """Damage may make a mirror or tunnel of a frame: the twin does not look into those."""
     kept = []
@@ -291,7 +296,8 @@ def without_encapsulation(frames: Frames) -> Frames:
         twin = Twin()
         twin.frame(*one)
         inside = {4, 41, 47, 137, 143} & set(twin.seen.protocols)
-        if not inside and not {0x8847, 0x8848, 0xD28B} & set(twin.seen.ethertypes):
+        inside |= {2152, 4789, 4790, 4793, 6081, 6343, 6635} & set(twin.seen.udp_ports)
+        if not inside and not ENCAPSULATING & set(twin.seen.ethertypes):
             kept.append(one)
     return kept
 
