@@ -68,23 +68,35 @@ class _Programs:
 
     devices: list[str] = field(default_factory=list)
     """One of each header; empty for a program whose header is not in the file."""
-    expected: int = 0
-    """Queue pairs by the headers."""
+    numbers: list[int] = field(default_factory=list)
+    """Queue pairs by the headers, whose next line has them."""
     ends: dict[bool, list[_End]] = field(default_factory=lambda: {True: [], False: []})
     """Own ends (True) and the other ends."""
     without_gid: list[_End] = field(default_factory=list)
     """Ends whose GID line has not come yet."""
     gids: list[str] = field(default_factory=list)
     """GIDs of which it is not certain to which of these ends they belong."""
+    has_a_gid_too_many: bool = False
+    """The end of one of the GIDs is not in the file."""
 
     @property
     def is_complete(self) -> bool:
-        own, others = self.ends[True], self.ends[False]
-        return 0 < len(own) == len(others) >= self.expected
+        """Whether all ends are printed; of a file that begins within them, the other ends."""
+        own, others = len(self.ends[True]), len(self.ends[False])
+        if not self.devices:
+            return 0 < others >= own
+        headers = len(self.numbers) in (0, len(self.devices))
+        return headers and 0 < own == others >= sum(self.numbers)
+
+    @property
+    def has_begun(self) -> bool:
+        return bool(self.ends[True] or self.numbers or self.has_a_gid_too_many)
 
     @property
     def are_several(self) -> bool:
-        return len(self.devices) > 1
+        """Whether there are more headers, or more ends, than one program prints."""
+        ends = max(map(len, self.ends.values()))
+        return max(len(self.devices), len(self.numbers)) > 1 or ends > sum(self.numbers) > 0
 
     def add_end(self, is_own: bool, qpn: int) -> None:
         end = _End(qpn)
@@ -94,6 +106,7 @@ class _Programs:
     def add_gid(self, address: str) -> bool:
         """False if the GID belongs to no end."""
         if not self.without_gid:
+            self.has_a_gid_too_many = True
             return False
         self.gids.append(address)
         if len(self.gids) == len(self.without_gid):
@@ -104,11 +117,14 @@ class _Programs:
         return True
 
     def pairs(self) -> list[PerftestPair]:
-        """The ends are printed in the same order on both sides, unless programs are mixed."""
+        """The ends of one program are printed in the same order on both sides."""
         own, others = self.ends[True], self.ends[False]
+        if self.has_a_gid_too_many:
+            own = [_End(end.qpn) for end in own]
         names = set(self.devices)
-        device = (names.pop() or None) if len(names) == 1 else None
-        if self.are_several or len(own) != len(others):
+        is_known = len(names) == 1 and (len(self.devices) > 1 or not self.are_several)
+        device = names.pop() if is_known else None
+        if len(self.devices) != 1 or self.are_several or len(own) != len(others):
             return [PerftestPair(end.qpn, end.address, device, None, None) for end in own]
         return [
             PerftestPair(end.qpn, end.address, device, other.qpn, other.address)
@@ -157,7 +173,7 @@ class PerftestLog:
         if match := _NUMBER.search(line):
             programs = self._of(line[: match.start()])
             if programs is not None:
-                programs.expected += int(match[1])
+                programs.numbers.append(int(match[1]))
             return True
         return False
 
@@ -184,7 +200,7 @@ class PerftestLog:
         if programs.is_complete:
             self._keep(programs)
             programs = self._programs[without_times(before).strip()] = _Programs()
-        elif (programs.ends[True] or programs.ends[False]) and not programs.devices:
+        elif not programs.devices and programs.has_begun:
             programs.devices.append("")
         programs.devices.append(device)
 

@@ -88,13 +88,27 @@ def test_a_program_that_ends_after_its_header_leaves_the_device_of_the_next_unce
     assert heard([*begun, *run(0x200)])[0] == pairs(0x200, None, mixed=True)
 
 
-def test_a_program_without_its_header_is_another_one():
-    begun = list(run(0x100))[3:5]
-    found, _ = heard([*begun, *run(0x200, "mlx5_1")])
-    assert [(pair.qpn, pair.device, pair.remote_qpn) for pair in found] == [
-        (0x100, None, None),
-        (0x200, None, None),
-    ]
+def test_a_file_that_begins_within_a_program():
+    """It has printed all its ends if the other ends are there; else its lines may still come."""
+    for cut, device in ((5, "mlx5_1"), (6, "mlx5_1"), (8, "mlx5_1")):
+        found, _ = heard([*list(run(0x100, count=2))[cut:], *run(0x200, "mlx5_1")])
+        assert found[-1:] == pairs(0x200, device), cut
+        assert all(pair.device is pair.remote_qpn is None for pair in found[:-1])
+    found, _ = heard([*list(run(0x100, count=2))[3:6], *run(0x200, "mlx5_1")])
+    assert {(pair.device, pair.remote_qpn) for pair in found} == {(None, None)}
+
+
+def test_a_gid_without_its_queue_pair_shows_that_addresses_are_uncertain():
+    lines = list(run(0x100, count=2))[4:]
+    assert [pair.address for pair in heard(lines)[0]] == [None]
+    assert heard(lines)[1].unmatched_lines == 1
+
+
+def test_more_ends_than_a_program_has_are_of_several():
+    """The header of one of them is not in the file."""
+    lines = mixed(run(0x100, count=2), list(run(0x200, "mlx5_1"))[1:])
+    assert {(pair.device, pair.remote_qpn) for pair in heard(lines)[0]} == {(None, None)}
+    assert heard(lines)[1].mixed == 3
 
 
 @given(st.data())
