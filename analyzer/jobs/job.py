@@ -177,9 +177,8 @@ class Job:
         """Host of a rank, by communicator."""
         self._processes: dict[Speaker, _Process] = {}
         self._perftest: list[LoggedPair] = []
-        self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
-        """Addresses by host and device number."""
-        self._devices: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._devices: dict[tuple[str, int | None, int], set[str]] = defaultdict(set)
+        """Devices by host, process and number in it; None: in any process of the host."""
         self._gids: set[tuple[str, str, int, str | None]] = set()
         """Host, device, index and address of a GID; an address of None: the index is used."""
         self._failed: dict[Speaker, LoggedError] = {}
@@ -230,20 +229,22 @@ class Job:
                     pair.comm, pair.rank = MPI_WORLD, rank
                 self.hosts[MPI_WORLD, rank] = speaker.host
         pairs = [pair for process in self._processes.values() for pair in process.all_pairs()]
+        spoken = [(pair, pair.speaker) for pair in pairs if pair.speaker is not None]
+        for pair, speaker in spoken:
+            if pair.device is None and pair.number is not None:
+                own = self._devices.get((speaker.host, speaker.pid, pair.number))
+                pair.device = _only(own or self._devices.get((speaker.host, None, pair.number)))
+        addresses: dict[tuple[str, str | int], set[str]] = defaultdict(set)
+        for pair, speaker in spoken:
+            if pair.address is not None and pair.number is not None:
+                addresses[speaker.host, pair.device or pair.number].add(pair.address)
         used = self._used_addresses()
-        for pair in pairs:
-            if pair.speaker is None:
-                continue
+        for pair, speaker in spoken:
             if pair.address is None and pair.device is not None:
-                addresses = used.get((pair.speaker.host, pair.device), ())
-                pair.address = next(iter(addresses)) if len(addresses) == 1 else None
-            if pair.number is None:
-                continue
-            where = (pair.speaker.host, pair.number)
-            if pair.address is None and len(self._addresses[where]) == 1:
-                (pair.address,) = self._addresses[where]
-            if pair.device is None and len(self._devices[where]) == 1:
-                (pair.device,) = self._devices[where]
+                pair.address = _only(used.get((speaker.host, pair.device)))
+            if pair.address is None and pair.number is not None:
+                of_device = addresses.get((speaker.host, pair.device or pair.number))
+                pair.address = _only(of_device or addresses.get((speaker.host, pair.number)))
         return pairs + self._perftest
 
     def _used_addresses(self) -> dict[tuple[str, str], set[str]]:
@@ -298,7 +299,8 @@ class Job:
             self._channel(process, what)
         elif isinstance(what, DevicesLine):
             for number, name, _port in what.devices:
-                self._devices[speaker.host, number].add(name)
+                for pid in (speaker.pid, None):
+                    self._devices[speaker.host, pid, number].add(name)
         elif isinstance(what, GidLine):
             self._gid(speaker.host, what)
         elif isinstance(what, EndLine):
@@ -309,8 +311,6 @@ class Job:
     def _pair(
         self, speaker: Speaker, process: _Process, time_ns: int | None, what: QueuePairLine
     ) -> None:
-        if what.address is not None and what.number is not None:
-            self._addresses[speaker.host, what.number].add(what.address)
         known = process.pairs.get(what.qpn)
         other = known is not None and what.remote not in (None, known.remote)
         if known is not None and (other or known.ended_ns is not None):
@@ -439,6 +439,11 @@ class Job:
         self.dropped += perftest.dropped + len(pairs[room:])
         self.unmatched_perftest_lines += perftest.unmatched_lines
         self.mixed_perftest_pairs += perftest.mixed
+
+
+def _only(values: set[str] | None) -> str | None:
+    """The value, if there is exactly one."""
+    return next(iter(values)) if values is not None and len(values) == 1 else None
 
 
 def _end(process: _Process, time_ns: int | None, what: EndLine) -> None:

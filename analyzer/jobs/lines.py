@@ -43,7 +43,7 @@ _CREATED = re.compile(
 )
 _COMMUNICATOR = re.compile(
     r"comm (0x[0-9a-f]{1,16}) rank (\d{1,9}) nranks (\d{1,9}) cudaDev (-?\d{1,4})"
-    r"(?: nvmlDev -?\d{1,4})? busId [0-9a-f]{1,16}((?: [\w ().=\-]{0,200}?)?)"
+    r"(?: nvmlDev -?\d{1,4})? busId [0-9a-f]{1,16}((?: [\w ().,=/%\-]{0,200}?)?)"
     r" ?- (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)"
 )
 """The details vary: NCCL names the identifier, or the parent of a communicator that was split off;
@@ -172,7 +172,10 @@ def said(line: str) -> tuple[Speaker, int | None, Said] | None:
     if prefix is None:
         return None
     moment, fraction_and_zone, host, pid, _thread, gpu = prefix.groups()
-    what = _said(line[prefix.end() :])
+    text = line[prefix.end() :]
+    if " NCCL INFO " in text or " NCCL WARN " in text:  # of two processes that wrote at once
+        return None
+    what = _said(text)
     if what is None:
         return None
     return Speaker(host, int(pid), int(gpu)), _time_ns(moment, fraction_and_zone), what

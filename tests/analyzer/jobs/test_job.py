@@ -94,6 +94,26 @@ def test_receivers_get_their_address_from_other_lines_of_the_host():
     assert read(two).pairs()[0].address is None  # which of the two?
 
 
+def test_devices_have_the_numbers_of_their_process():
+    """Processes of one host may use different devices (NCCL_IB_HCA)."""
+    created = (
+        "nodea:8:9 [0] NCCL INFO NET/IB: ncclIbReceiverQpsCreateToRts: QP created: port=1 dev=0"
+        " devName=rxe1 ndevs=1 nmdevs=1 qp_num=50 pkey=0 pd=0x1 oooRq=0"
+    )
+    job = read(
+        nccl("nodea", 7, 11, 3, "10.0.0.1", [34]),
+        nccl("nodea", 8, 12, 3, "10.0.0.9", [35], device="rxe1"),
+        [created],
+    )
+    assert [(pair.qpn, pair.device, pair.address) for pair in job.pairs()] == [
+        (34, "rxe0", "10.0.0.1"),
+        (35, "rxe1", "10.0.0.9"),
+        (50, "rxe1", "10.0.0.9"),
+    ]
+    only = read(nccl("nodea", 7, 11, 3, "10.0.0.1", [34]), [created])
+    assert only.pairs()[1].address is None
+
+
 def test_both_lines_of_an_error_are_one_error():
     warn = "[2026-11-21 09:05:07] nodea:7:9 [0] transport/net_ib.cc:1 NCCL WARN NET/IB: "
     failed = warn + "ncclIbTest: Got CQE with error (devIndex=0, req=0x1, qp_num=34)"

@@ -252,6 +252,13 @@ def test_what_is_before_and_around_a_line_is_not_part_of_it(before, colour):
     ]
 
 
+def test_a_line_within_a_line_says_nothing():
+    """As of two processes that write to one file at once: whose is it?"""
+    whole = HEAD + "ncclCommInitRank comm 0x5a rank 3 nranks 8 cudaDev 1 busId 4b000 - Init START"
+    torn = HEAD.replace("984", "985") + whole
+    assert said(torn) is None and suspect(torn)
+
+
 def test_colours_within_a_line():
     """As of grep --color."""
     line = HEAD + "ncclCommInitRank comm 0x5a rank 3 nranks 8 cudaDev 1 busId 4b000 - Init START"
