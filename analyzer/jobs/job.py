@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import stat
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -24,18 +24,20 @@ from .lines import (
     ErrorLine,
     GidLine,
     Heard,
-    PerftestLine,
     QueuePairLine,
     Said,
     Speaker,
     UcxLog,
-    perftest,
+    decoded,
+    readable,
     said,
     suspect,
     suspect_ucx,
 )
+from .perftest import INTERESTING as PERFTEST_INTERESTING
+from .perftest import PerftestLog
 
-_INTERESTING = re.compile(INTERESTING.pattern + b"|" + UCX_INTERESTING)
+_INTERESTING = re.compile(b"|".join((INTERESTING.pattern, UCX_INTERESTING, PERFTEST_INTERESTING)))
 """Only lines with one of these can say something; the others are not decoded."""
 MPI_WORLD = "MPI_COMM_WORLD"
 MOST_QUEUE_PAIRS = 1_000_000
@@ -43,6 +45,7 @@ MOST_CHANNELS = 1_000_000
 MOST_ERRORS = 10_000
 MOST_GIDS = 100_000
 _MOST_SPEAKERS = 100_000
+_MOST_NAMES = 1_000_000
 _COMMUNICATORS_EACH = 1000
 _PAST_SEARCHED = 1000
 """How many earlier queue pairs with a number an error may belong to."""
@@ -61,6 +64,8 @@ class LoggedPair:
     address: str | None = None
     comm: str | None = None
     rank: int | None = None
+    has_several_ranks: bool = False
+    """Whether the process has several ranks, and no line shows which is meant."""
     time_ns: int | None = None
     ended_ns: int | None = None
     """When it, or its communicator, was destroyed or aborted."""
@@ -87,6 +92,8 @@ class LoggedError:
     status: int | None = None
     local: str | None = None
     remote: str | None = None
+    remote_qpn: int | None = None
+    device: str | None = None
 
 
 @dataclass(slots=True)
@@ -137,6 +144,11 @@ class _Process:
         """The queue pairs of the process, past ones first."""
         return [*chain.from_iterable(self.past.values()), *self.pairs.values()]
 
+    @property
+    def has_several_ranks(self) -> bool:
+        """Whether a line may be about more than one rank."""
+        return len(self.communicators) > 1 and self.current()[1] is None
+
     def current(self) -> tuple[str | None, int | None]:
         """The communicator that a line is about, and the rank in it; None where not certain."""
         known = self.communicators
@@ -165,12 +177,20 @@ class Job:
         """Host of a rank, by communicator."""
         self._processes: dict[Speaker, _Process] = {}
         self._perftest: list[LoggedPair] = []
-        self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
-        """Addresses by host and device number."""
-        self._devices: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._devices: dict[tuple[str, int | None, int], set[str]] = defaultdict(set)
+        """Devices by host, process and number in it; None: in any process of the host."""
         self._gids: set[tuple[str, str, int, str | None]] = set()
         """Host, device, index and address of a GID; an address of None: the index is used."""
-        self._failed: LoggedError | None = None
+        self._failed: dict[Speaker, LoggedError] = {}
+        """The last error of each process in one file."""
+        self._names: dict[tuple[object, ...], str] = {}
+        """Names of communicators without an identifier."""
+        self._named: Counter[str] = Counter()
+        """How many of them have this pointer."""
+        self.unmatched_perftest_lines = 0
+        """Lines of perftest that belong to no other line."""
+        self.mixed_perftest_pairs = 0
+        """Queue pairs of programs of perftest whose lines are mixed."""
         self._ucx = UcxLog()
         self._labels: dict[int, Speaker | None] = {}
         """Processes by the rank that mpirun or srun wrote before their lines; None: several, or
@@ -183,26 +203,21 @@ class Job:
     def read(self, log: Iterable[bytes], known: bool = False) -> None:
         """Read one file, or what is new in a `known` one; then call `pairs` for all of them."""
         self.files += not known
-        self._failed = None
-        ends: dict[bool, list[LoggedPair]] = {True: [], False: []}
-        device: str | None = None
-        for raw in log:
+        self._failed = {}
+        perftest = PerftestLog(max(0, MOST_QUEUE_PAIRS - self._kept))
+        for raw in map(readable, log):
             if _INTERESTING.search(raw) is None:
                 continue
-            line = raw.decode("utf-8", "replace")
+            line = decoded(raw)
             if (spoken := said(line)) is not None:
                 self._hear(*spoken)
             elif (heard := self._ucx.said(line)) is not None:
                 self._hear_ucx(heard)
-            elif (entry := perftest(line)) is not None:
-                if entry.device is not None:
-                    self._keep_perftest(ends)
-                    device = entry.device
-                else:
-                    _hear_perftest(entry, ends, device)
+            elif perftest.hear(line):
+                continue
             elif suspect(line) or suspect_ucx(line):
                 self.unknown_lines += 1
-        self._keep_perftest(ends)
+        self._keep_perftest(perftest)
 
     def pairs(self) -> list[LoggedPair]:
         """All queue pairs, with the device and address that other lines of their host tell."""
@@ -214,20 +229,22 @@ class Job:
                     pair.comm, pair.rank = MPI_WORLD, rank
                 self.hosts[MPI_WORLD, rank] = speaker.host
         pairs = [pair for process in self._processes.values() for pair in process.all_pairs()]
+        spoken = [(pair, pair.speaker) for pair in pairs if pair.speaker is not None]
+        for pair, speaker in spoken:
+            if pair.device is None and pair.number is not None:
+                own = self._devices.get((speaker.host, speaker.pid, pair.number))
+                pair.device = _only(own or self._devices.get((speaker.host, None, pair.number)))
+        addresses: dict[tuple[str, str | int], set[str]] = defaultdict(set)
+        for pair, speaker in spoken:
+            if pair.address is not None and pair.number is not None:
+                addresses[speaker.host, pair.device or pair.number].add(pair.address)
         used = self._used_addresses()
-        for pair in pairs:
-            if pair.speaker is None:
-                continue
+        for pair, speaker in spoken:
             if pair.address is None and pair.device is not None:
-                addresses = used.get((pair.speaker.host, pair.device), ())
-                pair.address = next(iter(addresses)) if len(addresses) == 1 else None
-            if pair.number is None:
-                continue
-            where = (pair.speaker.host, pair.number)
-            if pair.address is None and len(self._addresses[where]) == 1:
-                (pair.address,) = self._addresses[where]
-            if pair.device is None and len(self._devices[where]) == 1:
-                (pair.device,) = self._devices[where]
+                pair.address = _only(used.get((speaker.host, pair.device)))
+            if pair.address is None and pair.number is not None:
+                of_device = addresses.get((speaker.host, pair.device or pair.number))
+                pair.address = _only(of_device or addresses.get((speaker.host, pair.number)))
         return pairs + self._perftest
 
     def _used_addresses(self) -> dict[tuple[str, str], set[str]]:
@@ -282,7 +299,8 @@ class Job:
             self._channel(process, what)
         elif isinstance(what, DevicesLine):
             for number, name, _port in what.devices:
-                self._devices[speaker.host, number].add(name)
+                for pid in (speaker.pid, None):
+                    self._devices[speaker.host, pid, number].add(name)
         elif isinstance(what, GidLine):
             self._gid(speaker.host, what)
         elif isinstance(what, EndLine):
@@ -293,8 +311,6 @@ class Job:
     def _pair(
         self, speaker: Speaker, process: _Process, time_ns: int | None, what: QueuePairLine
     ) -> None:
-        if what.address is not None and what.number is not None:
-            self._addresses[speaker.host, what.number].add(what.address)
         known = process.pairs.get(what.qpn)
         other = known is not None and what.remote not in (None, known.remote)
         if known is not None and (other or known.ended_ns is not None):
@@ -310,6 +326,10 @@ class Job:
                 process.join(known, None)
                 known.comm = None
             if known.rank != rank:
+                known.has_several_ranks |= process.has_several_ranks or None not in (
+                    known.rank,
+                    rank,
+                )
                 known.rank = None
             return
         if self._kept >= MOST_QUEUE_PAIRS:
@@ -325,6 +345,7 @@ class Job:
             what.address,
             comm,
             rank,
+            process.has_several_ranks,
             time_ns,
             remote_address=None if what.remote is None else what.remote[0],
             remote_qpn=None if what.remote is None else what.remote[1],
@@ -346,19 +367,38 @@ class Job:
             process.beginning.remove(what.pointer)
         if what.step in ("Destroy COMPLETE", "Abort COMPLETE"):
             name, _ = process.communicators.pop(what.pointer, (what.name, what.rank))
-            for pair in [] if time_ns is None else [*process.open_in.pop(name, {}).values()]:
+            for pair in [] if time_ns is None else [*process.open_in.pop(name or "", {}).values()]:
                 process.end(pair, time_ns)
             return
-        if len(process.communicators) >= _COMMUNICATORS_EACH:
+        full = len(process.communicators) >= _COMMUNICATORS_EACH or len(self._names) >= _MOST_NAMES
+        if full:
             self.dropped += 1
             return
-        process.communicators[what.pointer] = (what.name, what.rank)
-        self.hosts[what.name, what.rank] = speaker.host
+        name = what.name or self._name(speaker, process, what)
+        process.communicators[what.pointer] = (name, what.rank)
+        self.hosts[name, what.rank] = speaker.host
         if begins:
             process.beginning.append(what.pointer)
 
+    def _name(self, speaker: Speaker, process: _Process, what: CommunicatorLine) -> str:
+        """A name for a communicator without an identifier: the pointer in the first process that
+        names it. Processes call it the same if it was split from the same communicator, with the
+        same number and colour, of which NCCL itself makes its identifier."""
+        known = process.communicators.get(what.pointer)
+        if known is not None and what.step != "Init START":
+            return known[0]
+        parent = None if what.split is None else process.communicators.get(what.split[0])
+        key: tuple[object, ...] = (speaker, what.pointer)
+        if parent is not None and what.split is not None:
+            key = (parent[0], *what.split[1:])
+        if key not in self._names:
+            same = self._named[what.pointer]
+            self._names[key] = f"{what.pointer}/{same + 1}" if same else what.pointer
+            self._named[what.pointer] += 1
+        return self._names[key]
+
     def _channel(self, process: _Process, what: ChannelLine) -> None:
-        comm, rank = process.current()
+        comm, rank = process.communicators.get(what.comm or "", process.current())
         near, peer = (what.sender, what.receiver) if what.sends else (what.receiver, what.sender)
         if rank is not None and rank != near:
             return
@@ -370,32 +410,40 @@ class Job:
             process.channels[comm, what.channel, peer] = None
 
     def _error(self, speaker: Speaker, time_ns: int | None, what: ErrorLine) -> None:
-        failed = self._failed
-        if (
-            what.qpn is None
-            and failed is not None
-            and failed.speaker == speaker
-            and failed.status is None
-        ):
+        failed = self._failed.get(speaker)
+        if what.qpn is None and failed is not None and failed.status is None:
             failed.status, failed.local, failed.remote = what.status, what.local, what.remote
             return
         if len(self.errors) >= MOST_ERRORS:
             self.dropped += 1
             return
-        self._failed = LoggedError(speaker, time_ns, what.qpn, what.status, what.local, what.remote)
-        self.errors.append(self._failed)
+        self._failed[speaker] = LoggedError(speaker, time_ns, *what)
+        self.errors.append(self._failed[speaker])
 
-    def _keep_perftest(self, ends: dict[bool, list[LoggedPair]]) -> None:
-        """Keep the queue pairs of one run; the ends are listed in the same order."""
-        local, others = ends[True], ends[False]
-        if len(local) == len(others):
-            for pair, other in zip(local, others, strict=True):
-                pair.remote_qpn, pair.remote_address = other.qpn, other.address
+    def _keep_perftest(self, perftest: PerftestLog) -> None:
+        """Keep the queue pairs of one file."""
+        pairs = perftest.finish()
         room = max(0, MOST_QUEUE_PAIRS - self._kept)
-        self.dropped += max(0, len(local) - room)
-        self._perftest += local[:room]
-        self._kept += len(local[:room])
-        ends[True], ends[False] = [], []
+        self._perftest += (
+            LoggedPair(
+                pair.qpn,
+                None,
+                device=pair.device,
+                address=pair.address,
+                remote_qpn=pair.remote_qpn,
+                remote_address=pair.remote_address,
+            )
+            for pair in pairs[:room]
+        )
+        self._kept += len(pairs[:room])
+        self.dropped += perftest.dropped + len(pairs[room:])
+        self.unmatched_perftest_lines += perftest.unmatched_lines
+        self.mixed_perftest_pairs += perftest.mixed
+
+
+def _only(values: set[str] | None) -> str | None:
+    """The value, if there is exactly one."""
+    return next(iter(values)) if values is not None and len(values) == 1 else None
 
 
 def _end(process: _Process, time_ns: int | None, what: EndLine) -> None:
@@ -409,17 +457,6 @@ def _end(process: _Process, time_ns: int | None, what: EndLine) -> None:
         ended = list(process.open_on.get(what.device or "", {}).values())
     for pair in ended:
         process.end(pair, time_ns)
-
-
-def _hear_perftest(
-    heard: PerftestLine, ends: dict[bool, list[LoggedPair]], device: str | None
-) -> None:
-    if heard.qpn is not None and len(ends[heard.local]) < MOST_QUEUE_PAIRS:
-        ends[heard.local].append(LoggedPair(heard.qpn, None, device=device))
-    elif heard.address is not None:
-        last = ends[not ends[False]]  # the remote ends follow the local ones
-        if last and last[-1].address is None:
-            last[-1].address = heard.address
 
 
 def _infer_channels(process: _Process) -> None:

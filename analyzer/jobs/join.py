@@ -13,6 +13,7 @@ from ..track.state import EVIDENCE_HOST_PROBE
 from ..track.tracker import FlowTracker
 from ..wire.registry import Endpoints
 from .job import Job, LoggedError, LoggedPair
+from .lines import Speaker
 
 # Addresses of queue pairs whose log names only the other end, as UCX's does: from the capture.
 
@@ -85,6 +86,11 @@ _MOST_AFTER_NS = 600_000_000_000
 """An error is reported after the last retry, maybe after the capture."""
 _RETRIES_EXCEEDED = {12: " (retries exceeded)", 13: " (RNR retries exceeded)"}
 
+_HOW_TO_LOG = (
+    ": NCCL names them with NCCL_DEBUG=INFO and NET in NCCL_DEBUG_SUBSYS, UCX with"
+    " UCX_LOG_LEVEL=debug"
+)
+
 NOTE = "job logs: "
 """Begins every note."""
 
@@ -98,6 +104,19 @@ class Joined:
     owners: dict[int, Owner] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+class _Places:
+    """Where errors may be in the flows of a capture."""
+
+    def __init__(self, flows: Sequence[NamedFlow], at_end: Sequence[LoggedPair | None]) -> None:
+        self.flow_of = {id(pair): number for number, pair in enumerate(at_end) if pair is not None}
+        """The flow to a logged queue pair, by its `id`."""
+        self.addresses = {host for flow in flows for host in (flow.src, flow.dst)}
+        self.qpns = {flow.dest_qp for flow in flows}
+        self.to: dict[_Key, list[NamedFlow]] = defaultdict(list)
+        for flow in flows:
+            self.to[flow.dst, flow.dest_qp].append(flow)
 
 
 class Join:
@@ -120,6 +139,10 @@ class Join:
         self._by_key: dict[_Key, list[LoggedPair]] = defaultdict(list)
         self._hosts: dict[str, set[str]] = defaultdict(set)
         """Hosts by address."""
+        self._speakers: dict[Speaker, set[str]] = defaultdict(set)
+        """Addresses of the queue pairs of a process."""
+        self._devices: dict[tuple[str, str], set[str]] = defaultdict(set)
+        """Addresses by host and device."""
         self._by_remote: dict[_Key, list[LoggedPair]] = defaultdict(list)
         """Queue pairs by the other end."""
         self._nowhere = 0
@@ -135,9 +158,14 @@ class Join:
             self._by_key[address, pair.qpn].append(pair)
             if pair.speaker is not None:
                 self._hosts[address].add(pair.speaker.host)
+                self._speakers[pair.speaker].add(address)
+                if pair.device is not None:
+                    self._devices[pair.speaker.host, pair.device].add(address)
         self._pairs = len(pairs)
         self._dated = any(pair.time_ns is not None for pair in pairs)
-        self._later = self._ambiguous = self._undated = self._elsewhen = 0
+        self._later = self._ambiguous = self._undated = self._elsewhen = self._several_ranks = 0
+        self._unplaced: list[str] = []
+        """Errors of which the logs name no queue pair or address that is known."""
         self._old = self._oldest_ns = 0
         if cm is not None:
             settle(tracker, cm)
@@ -158,6 +186,9 @@ class Join:
                 owners[flow.number] = self._owner(near, far, flow.src, "destination")
             elif far is not None:
                 owners[flow.number] = self._owner(far, None, flow.dst, "source")
+            self._several_ranks += any(
+                pair is not None and pair.has_several_ranks for pair in (near, far)
+            )
             if (pair := near or far) is not None:
                 self._note_age(pair, flow)
         return Joined(owners, self._events(at_end), self._notes(owners))
@@ -241,27 +272,32 @@ class Join:
             near = {rank for rank in near if self._job.hosts.get((pair.comm, rank)) in there}
         return next(iter(near)) if pair.comm is not None and len(near) == 1 else None
 
-    def _events(self, at_end: Iterable[LoggedPair | None]) -> list[Event]:
+    def _events(self, at_end: Sequence[LoggedPair | None]) -> list[Event]:
         """Errors of the logs that have a time and belong to a queue pair or address here."""
-        flows_of = {id(pair): number for number, pair in enumerate(at_end) if pair is not None}
-        hosts = {host for flow in self._flows for host in (flow.src, flow.dst)}
         first = min((flow.first_ns for flow in self._flows), default=0)
         last = max((flow.last_ns for flow in self._flows), default=0)
+        places = _Places(self._flows, at_end)
         events = []
         for error in self._job.errors:
             pair = self._failed(error)
-            number: int | None = None if pair is None else flows_of.get(id(pair))
-            if number is None and not ({error.local, error.remote} & hosts):
+            number = self._flow_of(error, pair, places)
+            is_here = number is not None or self._is_here(error, pair, places)
+            is_unplaced = not is_here and self._is_unplaced(error, pair)
+            if not (is_here or is_unplaced):
                 continue  # of another job, or of other hosts
-            if error.time_ns is None:
-                self._undated += 1
-                continue
-            if not first - SLACK_NS <= error.time_ns <= last + _MOST_AFTER_NS:
+            if error.time_ns is not None and not (
+                first - SLACK_NS <= error.time_ns <= last + _MOST_AFTER_NS
+            ):
                 self._elsewhen += 1
                 continue
-            if number is not None and pair is not None and pair.sends:
-                data = self._flows[number].peer
-                number = number if data < 0 else data
+            text = _error_text(error, pair)
+            if is_unplaced:
+                self._unplaced.append(text)
+                if error.qpn not in places.qpns:
+                    continue
+            if error.time_ns is None:
+                self._undated += is_here
+                continue
             events.append(
                 Event(
                     time_ns=error.time_ns,
@@ -269,10 +305,61 @@ class Join:
                     flow=number,
                     frame_number=None,
                     tap=None,
-                    text=_error_text(error, pair),
+                    text=text,
                 )
             )
         return events
+
+    def _flow_of(self, error: LoggedError, pair: LoggedPair | None, places: _Places) -> int | None:
+        """The flow whose packets failed: that of a logged queue pair, else the one to the other end
+        that the error names, else the one from a queue pair of the device."""
+        number = None if pair is None else places.flow_of.get(id(pair))
+        if number is not None and pair is not None and pair.sends:
+            return self._data(number)
+        if number is not None:
+            return number
+        local = self._local(error)
+        if error.remote is not None and error.remote_qpn is not None:
+            flows = [
+                flow
+                for flow in places.to.get((error.remote, error.remote_qpn), ())
+                if local in (None, flow.src) and self._may_be_from(error.speaker, flow.src)
+            ]
+            return flows[0].number if len(flows) == 1 else None
+        if local is not None and error.qpn is not None:
+            flows = places.to.get((local, error.qpn), [])
+            return self._data(flows[0].number) if len(flows) == 1 else None
+        return None
+
+    def _data(self, number: int) -> int:
+        """The flow from the queue pair that a flow goes to if it is known, else this flow."""
+        peer = self._flows[number].peer
+        return number if peer < 0 else peer
+
+    def _local(self, error: LoggedError) -> str | None:
+        """The address of the process that reports an error, or of its device."""
+        if error.local is not None or error.device is None:
+            return error.local
+        addresses = self._devices.get((error.speaker.host, error.device), set())
+        return next(iter(addresses)) if len(addresses) == 1 else None
+
+    def _may_be_from(self, speaker: Speaker, address: str) -> bool:
+        """Whether no log contradicts that an address is of the host of a process."""
+        return speaker.host in self._hosts.get(address, (speaker.host,))
+
+    def _is_here(self, error: LoggedError, pair: LoggedPair | None, places: _Places) -> bool:
+        """Whether an error is of an address, or else of a process, in the capture."""
+        addresses = {error.local, error.remote}
+        if addresses == {None} and pair is None:
+            addresses = {self._local(error), *self._speakers.get(error.speaker, ())}
+        return not addresses.isdisjoint(places.addresses)
+
+    def _is_unplaced(self, error: LoggedError, pair: LoggedPair | None) -> bool:
+        """Whether nothing shows which addresses an error is about."""
+        located = None if pair is None else self._address(pair)
+        return {error.local, error.remote, located, self._local(error)} == {
+            None
+        } and not self._speakers.get(error.speaker)
 
     def _failed(self, error: LoggedError) -> LoggedPair | None:
         """The queue pair of the process that reports an error."""
@@ -283,15 +370,16 @@ class Join:
     def _notes(self, owners: dict[int, Owner]) -> list[str]:
         job, notes = self._job, []
         files = f"{job.files:,} {'file' if job.files == 1 else 'files'}"
-        if self._pairs and not (owners or self._ambiguous or self._later):
+        placed = self._pairs - self._nowhere
+        if placed and not (owners or self._ambiguous or self._later):
             notes.append(
-                f"none of the {self._pairs:,} queue pairs in {files} is in this capture:"
+                f"none of the {placed:,} queue pairs in {files} is in this capture:"
                 " logs of another job, or of other hosts?"
             )
-        elif not self._pairs:
+        elif not placed:
             notes.append(
-                f"no queue pair with a RoCE address in {files}: NCCL names them with"
-                " NCCL_DEBUG=INFO and NET in NCCL_DEBUG_SUBSYS, UCX with UCX_LOG_LEVEL=debug"
+                f"no queue pair with a RoCE address in {files}"
+                + ("" if job.unmatched_perftest_lines else _HOW_TO_LOG)
             )
         elif not self._dated:
             notes.append(
@@ -317,6 +405,27 @@ class Join:
                 f"{self._later:,} flows ended before their queue pair was created, began"
                 " after it or its communicator was destroyed, or come from another peer:"
                 " not joined (log times are read as local time, see TZ)"
+            )
+        if self._several_ranks:
+            notes.append(
+                f"{self._several_ranks:,} flows belong to processes with several communicators, in"
+                " which they have different ranks: their rank is unknown"
+            )
+        if job.mixed_perftest_pairs:
+            notes.append(
+                f"{job.mixed_perftest_pairs:,} queue pairs are of programs of perftest whose lines"
+                " are mixed in one file: their other end is unknown, and their device if the"
+                " programs use different ones"
+            )
+        if job.unmatched_perftest_lines:
+            notes.append(
+                f"{job.unmatched_perftest_lines:,} GIDs in lines of perftest follow no queue pair"
+                " with the same text before its line: not used"
+            )
+        if self._unplaced:
+            notes.append(
+                f"{len(self._unplaced):,} errors name no other end, and no line shows the address"
+                f" of their queue pair ({self._unplaced[0]}): their flow is unknown"
             )
         if self._undated:
             notes.append(f"{self._undated:,} errors have no time: not among the events")

@@ -1,57 +1,76 @@
-"""What single lines of job logs say: NCCL, RCCL, UCX, perftest.
+"""What single lines of job logs say: NCCL, RCCL, UCX.
 
 Lines are untrusted text. A line counts only if it is complete and of a known form; `suspect` tells
-lines about queue pairs, communicators or errors whose form is not known.
+lines about queue pairs, communicators or errors whose form is not known. Launchers and collectors
+may write something before each line, and terminals colour it.
 """
 
 from __future__ import annotations
 
+import calendar
 import ipaddress
 import re
 import time
 from typing import Final, NamedTuple, TypeVar
 
-_PREFIX = re.compile(
-    r"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)[^\]]{0,16}\] )?"
-    r"([A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}):(\d{1,10}):(\d{1,10}) \[(-?\d{1,4})\] "
-    r"(?:\S{1,200} )?NCCL (?:INFO|WARN|ERROR) "
+from .perftest import without_times, written
+
+_CONTROLS = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[=>78DEHMc])"
 )
+"""Colours and other commands to a terminal (ECMA-48; titles as xterm has them)."""
+_PRINTED_COLOUR = re.compile(
+    r"(?:\^\[|\\x1[bB]|\\u001[bB]|\\033|\\e|#033|\u241b)\[[\d;]{0,16}[mK]"
+    r"|\[\d{1,3}(?:;\d{1,3}){0,4}m(?![\w.\-]{0,63}:\d{1,10} *:\w{1,10}(?::\d{1,10})?\])"
+)
+"""A colour whose escape character was printed or removed; not the beginning of a line of UCX, whose
+host may be called 1m2."""
+_PREFIX = re.compile(
+    r"(?:\[(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)([^\]]{0,16})\] )?"
+    r"(?<![\w.\-])([A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}):(\d{1,10}):(\d{1,10}) \[(-?\d{1,4})\] "
+    r"(?:\S{1,200} (?:\([^()]{0,200}\) )?)?NCCL (?:INFO|WARN|ERROR) "
+)
+_NET = r"NET/[A-Za-z][\w./\-]{0,40} ?: "
+"""What the built-in transport (IB) and plugins (IBP, IBext_v8, ...) write before their lines."""
 _QUEUE_PAIR = re.compile(
-    r"NET/IB ?: (?:\w{1,64}: )?(?:NCCL (?:Merged)?)?Dev \d{1,4} (?:IbDev (\d{1,4}) )?Port (\d{1,3})"
+    _NET + r"(?:\w{1,64}: )?(?:NCCL (?:Merged)?)?Dev \d{1,4} (?:IbDev (\d{1,4}) )?Port (\d{1,3})"
     r" (?:qpn|qp_num) (\d{1,8}) mtu \d{1,5} (?:query_ece=\{[^{}]{0,200}\} )?"
     r"GID -?\d{1,5} \(([0-9A-Fa-f]{1,16})/([0-9A-Fa-f]{1,16})\)"
 )
 _CREATED = re.compile(
-    r"NET/IB ?: (\w{1,64}): QP created: port=(\d{1,3}) dev=(\d{1,4}) devName=([\w.\-]{1,64})"
+    _NET + r"(\w{1,64}): QP created: port=(\d{1,3}) dev=(\d{1,4}) devName=([\w.\-]{1,64})"
     r" ndevs=\d+ nmdevs=\d+ qp_num=(\d{1,8}) "
 )
 _COMMUNICATOR = re.compile(
     r"comm (0x[0-9a-f]{1,16}) rank (\d{1,9}) nranks (\d{1,9}) cudaDev (-?\d{1,4})"
-    r"(?: nvmlDev -?\d{1,4})? busId [0-9a-f]{1,16}(?: parent 0x[0-9a-f]{1,16})?"
-    r"(?:[\w ()]{0,120}?)(?: commId (0x[0-9a-f]{1,16}))?"
-    r" - (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)"
+    r"(?: nvmlDev -?\d{1,4})? busId [0-9a-f]{1,16}((?: [\w ().,=/%\-]{0,200}?)?)"
+    r" ?- (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)"
+)
+"""The details vary: NCCL names the identifier, or the parent of a communicator that was split off;
+RCCL adds sizes. They have no colon: a line that runs into another one says nothing."""
+_IDENTIFIER = re.compile(r" commId (0x[0-9a-f]{1,16})\b")
+_SPLIT = re.compile(
+    r" parent (0x[0-9a-f]{1,16}) (?:splitCount|childCount) (\d{1,9}) color (-?\d{1,10}) "
 )
 _CHANNEL = re.compile(
     r"Channel (\d{1,5})(?:/\d{1,5})? : (\d{1,9})\[[0-9a-f]{1,9}\] -> (\d{1,9})\[[0-9a-f]{1,9}\]"
-    r" \[(send|receive)\] via NET/"
+    r" \[(send|receive)\] via NET/(?:\S{1,64} comm (0x[0-9a-f]{1,16}) nRanks )?"
 )
 _DEVICES = re.compile(r"\[(\d{1,4})\]([\w.\-]{1,64}):(\d{1,3})/RoCE")
-_FAILED = re.compile(r"NET/IB ?: .{0,80}Got CQE with error \(.{0,200}\bqp_num=(\d{1,8})\)")
+_USING = re.compile(_NET + "Using ")
+_FAILED = re.compile(_NET + r".{0,80}Got CQE with error \(.{0,200}\bqp_num=(\d{1,8})\)")
 _COMPLETION = re.compile(
-    r"NET/IB ?: Got completion from peer \S{1,80} with"
+    _NET + r"(?:\w{1,64}: )?Got completion from peer \S{1,80} with"
     r" (?:status=(?:[A-Z_]{1,40}\()?|error )(\d{1,3})\b"
 )
 _GIDS = re.compile(r" localGid ([0-9A-Fa-f:.]{2,45}) remoteGids ?([0-9A-Fa-f:.]{2,45})")
-_PERFTEST = re.compile(r"^ *(local|remote) address: LID \S{1,8} QPN 0x([0-9a-f]{1,6}) PSN 0x")
-_PERFTEST_GID = re.compile(r"^ *GID: ((?:\d{2,3}:){15}\d{2,3})\s*$")
-_PERFTEST_DEVICE = re.compile(r"\bDevice {1,12}: ([\w.\-]{1,64})\s*$")
 _SUSPECT = re.compile(
-    r"NET/IB.{0,200}(?:Dev \d+ Port \d+ \w+ \d+ mtu|QP created|Got CQE|Got completion from)"
-    r"|comm 0x[0-9a-f]+ .{0,200} - Init "
+    r"NET/\w.{0,200}(?:Dev \d+ Port \d+ \w+ \d+ mtu|QP created|Got CQE|Got completion from)"
+    r"|comm 0x[0-9a-f]+ .{0,200}- Init "
     r"|Channel \d+.{0,40} via NET/IB"
 )
 
-INTERESTING = re.compile(rb"NET/| - (?:Init|Destroy|Abort) | address: LID |GID: |Device  ")
+INTERESTING = re.compile(rb"NET/|- (?:Init|Destroy|Abort) ")
 """Only lines with one of these can say something; the others are not decoded."""
 
 
@@ -82,10 +101,13 @@ class CommunicatorLine(NamedTuple):
     """A communicator of the process begins, is ready, or ends."""
 
     pointer: str
-    name: str
+    name: str | None
+    """Its identifier, the same in all its processes."""
     rank: int
     gpu: int
     step: str
+    split: tuple[str, int, int] | None = None
+    """Pointer of the communicator it was split from, number of that split, colour."""
 
 
 class ChannelLine(NamedTuple):
@@ -95,6 +117,8 @@ class ChannelLine(NamedTuple):
     sender: int
     receiver: int
     sends: bool
+    comm: str | None = None
+    """Pointer of the communicator."""
 
 
 class DevicesLine(NamedTuple):
@@ -110,6 +134,8 @@ class ErrorLine(NamedTuple):
     status: int | None
     local: str | None
     remote: str | None
+    remote_qpn: int | None = None
+    device: str | None = None
 
 
 class GidLine(NamedTuple):
@@ -127,16 +153,17 @@ class EndLine(NamedTuple):
     device: str | None = None
 
 
-class PerftestLine(NamedTuple):
-    """One end of a queue pair of perftest, its GID, or its device: one of them is known."""
-
-    local: bool = False
-    qpn: int | None = None
-    address: str | None = None
-    device: str | None = None
-
-
 Said = QueuePairLine | CommunicatorLine | ChannelLine | DevicesLine | ErrorLine | GidLine | EndLine
+
+
+def readable(raw: bytes) -> bytes:
+    """A line without commands to a terminal."""
+    return _CONTROLS.sub(b"", raw) if b"\x1b" in raw else raw
+
+
+def decoded(raw: bytes) -> str:
+    """The text of a `readable` line."""
+    return _PRINTED_COLOUR.sub("", raw.decode("utf-8", "replace")).rstrip("\r")
 
 
 def said(line: str) -> tuple[Speaker, int | None, Said] | None:
@@ -144,11 +171,14 @@ def said(line: str) -> tuple[Speaker, int | None, Said] | None:
     prefix = _PREFIX.search(line)
     if prefix is None:
         return None
-    moment, host, pid, _thread, gpu = prefix.groups()
-    what = _said(line[prefix.end() :])
+    moment, fraction_and_zone, host, pid, _thread, gpu = prefix.groups()
+    text = line[prefix.end() :]
+    if " NCCL INFO " in text or " NCCL WARN " in text:  # of two processes that wrote at once
+        return None
+    what = _said(text)
     if what is None:
         return None
-    return Speaker(host, int(pid), int(gpu)), _time_ns(moment), what
+    return Speaker(host, int(pid), int(gpu)), _time_ns(moment, fraction_and_zone), what
 
 
 def _said(text: str) -> Said | None:
@@ -161,34 +191,23 @@ def _said(text: str) -> Said | None:
         sends = "Receiver" not in function
         return QueuePairLine(int(qpn), int(port), int(number), device, None, sends)
     if match := _COMMUNICATOR.search(text):
-        pointer, rank, _ranks, gpu, name, step = match.groups()
-        known = name is not None and int(name, 16) != 0
-        return CommunicatorLine(pointer, name if known else pointer, int(rank), int(gpu), step)
+        pointer, rank, _ranks, gpu, details, step = match.groups()
+        identifier, split = _IDENTIFIER.search(details), _SPLIT.search(details + " ")
+        name = identifier[1] if identifier is not None and int(identifier[1], 16) else None
+        origin = None if split is None else (split[1], int(split[2]), int(split[3]))
+        return CommunicatorLine(pointer, name, int(rank), int(gpu), step, origin)
     if match := _CHANNEL.match(text):
-        channel, sender, receiver, way = match.groups()
-        return ChannelLine(int(channel), int(sender), int(receiver), way == "send")
+        channel, sender, receiver, way, comm = match.groups()
+        return ChannelLine(int(channel), int(sender), int(receiver), way == "send", comm)
     if match := _FAILED.match(text):
         return ErrorLine(int(match[1]), None, None, None)
     if match := _COMPLETION.match(text):
         gids = _GIDS.search(text)
         local, remote = (None, None) if gids is None else map(gid_address, gids.groups())
         return ErrorLine(None, int(match[1]), local, remote)
-    if text.startswith("NET/IB") and " : Using " in text:
+    if _USING.match(text):
         found_devices = [(int(n), name, int(port)) for n, name, port in _DEVICES.findall(text)]
         return DevicesLine(found_devices) if found_devices else None
-    return None
-
-
-def perftest(line: str) -> PerftestLine | None:
-    """What a line of perftest's output says."""
-    if match := _PERFTEST.match(line):
-        return PerftestLine(match[1] == "local", int(match[2], 16))
-    if match := _PERFTEST_GID.match(line):
-        numbers = [int(part) for part in match[1].split(":")]
-        if max(numbers) < 256:
-            return PerftestLine(address=_written(bytes(numbers)))
-    if match := _PERFTEST_DEVICE.search(line):
-        return PerftestLine(device=match[1])
     return None
 
 
@@ -203,31 +222,37 @@ def _number(text: str | None) -> int | None:
 
 def _gid(prefix: int, interface: int) -> str:
     """NCCL prints the two halves of a GID as numbers of a little-endian host."""
-    return _written(prefix.to_bytes(8, "little") + interface.to_bytes(8, "little"))
-
-
-def _written(gid: bytes) -> str:
-    address = ipaddress.IPv6Address(gid)
-    return str(address.ipv4_mapped or address)
+    return written(prefix.to_bytes(8, "little") + interface.to_bytes(8, "little"))
 
 
 def gid_address(text: str) -> str | None:
     """The address of a GID as inet_ntop writes it; None for anything else."""
     try:
-        return _written(ipaddress.IPv6Address(text).packed)
+        return written(ipaddress.IPv6Address(text).packed)
     except ValueError:
         return None
 
 
-def _time_ns(moment: str | None) -> int | None:
+_ZONE = re.compile(r"(?:[.,](\d{1,9}))? ?(?:(Z|UTC)|([+-])(\d\d):?(\d\d))?")
+
+
+def _time_ns(moment: str | None, fraction_and_zone: str | None) -> int | None:
     """NCCL writes local time without its zone: it is read as the local time here (TZ)."""
     if moment is None:
         return None
+    match = _ZONE.match(fraction_and_zone or "")
+    assert match is not None
+    fraction, utc, sign, hours, minutes = match.groups()
     try:
         parsed = time.strptime(moment.replace("T", " "), "%Y-%m-%d %H:%M:%S")
-        return int(time.mktime(parsed)) * 1_000_000_000
+        if utc is None and sign is None:
+            seconds = int(time.mktime(parsed))
+        else:
+            east = int(hours or 0) * 3600 + int(minutes or 0) * 60
+            seconds = calendar.timegm(parsed) - (-east if sign == "-" else east)
     except (ValueError, OverflowError):
         return None
+    return seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
 
 
 # What lines of UCX's log say, at UCX_LOG_LEVEL=debug for queue pairs, at any level for errors.
@@ -243,7 +268,10 @@ _UCX_PREFIX = re.compile(
     r"\[([A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}):(\d{1,10}) *:(\w{1,10})(?::\d{1,10})?\] +"
     r"(?:[\w.\-]{1,40}:\d{1,6} +)?(?:UCX +[A-Z]{4,5} +)?"
 )
-_LABEL = re.compile(r"(?:\[[^\[\],]{1,64},(\d{1,9})\]<std(?:out|err|diag)>: ?|^ *(\d{1,9}): ?)$")
+_LABEL = re.compile(
+    r"(?:\[[^\[\],]{1,64},(\d{1,9})\](?:\[[^\[\]]{1,80}\])?<std(?:out|err|diag)>: ?"
+    r"|^ *(\d{1,9}): ?)$"
+)
 _ROUTE = re.compile(r"iface 0x[0-9a-f]{1,16}: ah_attr dlid=.{0,120}? dgid=([0-9A-Fa-f:.]{2,45}) ")
 _CONNECTED = re.compile(
     r"connected rc (?:devx )?qp 0x([0-9a-f]{1,6}) on ([\w.\-]{1,64}):(\d{1,3})(?:/RoCE)?"
@@ -272,12 +300,12 @@ _FLUSHED = re.compile(
 )
 _OPENED = re.compile(r"initialized device '([\w.\-]{1,64})' \(")
 _CLOSED = re.compile(r"destroying ib device ([\w.\-]{1,64})$")
-_SYNDROME = re.compile(r".{1,80} on [\w.\-]{1,64}:\d{1,3}/RoCE \(synd 0x([0-9a-f]{1,2}) vend ")
-_UCX_FAILED = re.compile(r"(?:RC|DCI|UD) QP 0x([0-9a-f]{1,6}) wqe\[\d{1,6}\]: ")
+_SYNDROME = re.compile(r".{1,80} on ([\w.\-]{1,64}):\d{1,3}/RoCE \(synd 0x([0-9a-f]{1,2}) vend ")
+_UCX_FAILED = re.compile(r"(?:RC|DCI|DC|UD|XRC) QP 0x([0-9a-f]{1,6}) wqe\[\d{1,6}\]: ")
 _UCX_COMPLETION = re.compile(
     r"send completion with error: ([\w /\-]{1,80}?) \[qpn 0x([0-9a-f]{1,6}) wrid 0x"
 )
-_REMOTE = re.compile(r"\[rqpn 0x[0-9a-f]{1,6} [^\]]{0,120}?\bdgid[ =]([0-9A-Fa-f:.]{2,45})[ \]]")
+_REMOTE = re.compile(r"\[rqpn 0x([0-9a-f]{1,6}) [^\]]{0,120}?\bdgid[ =]([0-9A-Fa-f:.]{2,45})[ \]]")
 _UCX_SUSPECT = re.compile(
     r"connected rc .{0,20}qp 0x\w+ on .{1,80}/RoCE|/RoCE \(synd 0x|dc iface .{1,100}\bdct\b"
     r"|created .{0,20}DCI 0x|SRQ-attached QP"
@@ -323,7 +351,8 @@ class UcxLog:
 
     def __init__(self) -> None:
         self._routes: dict[_Thread, str] = {}
-        self._statuses: dict[_Thread, int | None] = {}
+        self._statuses: dict[_Thread, tuple[int | None, str]] = {}
+        """Status and device of an error whose queue pair the next line names."""
         self._making: dict[_Thread, tuple[str, int] | None] = {}
         """Device and port of the interface that a thread is just making; None: of InfiniBand."""
         self._dc: dict[_Process, frozenset[tuple[str, int]]] = {}
@@ -333,17 +362,16 @@ class UcxLog:
 
     def said(self, line: str) -> Heard | None:
         """Who says what; None for any other line."""
-        prefix = _UCX_PREFIX.search(line)
-        if prefix is None:
-            return None
-        seconds, micros, host, pid, thread = prefix.groups()
-        known, what = self._said((host, int(pid), thread), line[prefix.end() :])
-        if not known:
-            return None
-        time_ns = None if seconds is None else (int(seconds) * 1_000_000 + int(micros)) * 1000
-        match = _LABEL.search(line[: prefix.start()])
-        label = None if match is None else int(match[1] or match[2])
-        return Heard(Speaker(host, int(pid), -1), time_ns, what, label)
+        for prefix in _UCX_PREFIX.finditer(line):  # a time before the line may look like one
+            seconds, micros, host, pid, thread = prefix.groups()
+            known, what = self._said((host, int(pid), thread), line[prefix.end() :])
+            if not known:
+                continue
+            time_ns = None if seconds is None else (int(seconds) * 1_000_000 + int(micros)) * 1000
+            match = _LABEL.search(without_times(line[: prefix.start()]))
+            label = None if match is None else int(match[1] or match[2])
+            return Heard(Speaker(host, int(pid), -1), time_ns, what, label)
+        return None
 
     def _said(self, thread: _Thread, text: str) -> tuple[bool, Said | None]:
         """Whether the line is known, and what it says with the line before."""
@@ -351,7 +379,8 @@ class UcxLog:
             _keep(self._routes, thread, match[1])
             return True, None
         if match := _SYNDROME.match(text):
-            _keep(self._statuses, thread, _STATUSES.get(int(match[1], 16)))
+            device, syndrome = match.groups()
+            _keep(self._statuses, thread, (_STATUSES.get(int(syndrome, 16)), device))
             return True, None
         if match := _CONNECTED.match(text):
             qpn, device, port, remote_qpn = match.groups()
@@ -364,11 +393,11 @@ class UcxLog:
         if match := _FLUSHED.match(text):
             return True, EndLine(int(match[1], 16))
         if (match := _UCX_FAILED.match(text)) and thread in self._statuses:
-            status = self._statuses.pop(thread)
-            return True, ErrorLine(int(match[1], 16), status, None, _remote(text))
+            status, device = self._statuses.pop(thread)
+            return True, ErrorLine(int(match[1], 16), status, None, *_remote(text), device)
         if match := _UCX_COMPLETION.match(text):
             status = _STATUS_NAMES.get(match[1])
-            return True, ErrorLine(int(match[2], 16), status, None, _remote(text))
+            return True, ErrorLine(int(match[2], 16), status, None, *_remote(text))
         return self._said_of_devices(thread, text)
 
     def _said_of_devices(self, thread: _Thread, text: str) -> tuple[bool, Said | None]:
@@ -425,9 +454,10 @@ def suspect_ucx(line: str) -> bool:
     return _UCX_PREFIX.search(line) is not None and _UCX_SUSPECT.search(line) is not None
 
 
-def _remote(text: str) -> str | None:
+def _remote(text: str) -> tuple[str | None, int | None]:
+    """Address and queue pair at the other end."""
     match = _REMOTE.search(text)
-    return None if match is None else gid_address(match[1])
+    return (None, None) if match is None else (gid_address(match[2]), int(match[1], 16))
 
 
 def _keep(kept: dict[_K, _T], key: _K, value: _T) -> None:

@@ -94,6 +94,26 @@ def test_receivers_get_their_address_from_other_lines_of_the_host():
     assert read(two).pairs()[0].address is None  # which of the two?
 
 
+def test_devices_have_the_numbers_of_their_process():
+    """Processes of one host may use different devices (NCCL_IB_HCA)."""
+    created = (
+        "nodea:8:9 [0] NCCL INFO NET/IB: ncclIbReceiverQpsCreateToRts: QP created: port=1 dev=0"
+        " devName=rxe1 ndevs=1 nmdevs=1 qp_num=50 pkey=0 pd=0x1 oooRq=0"
+    )
+    job = read(
+        nccl("nodea", 7, 11, 3, "10.0.0.1", [34]),
+        nccl("nodea", 8, 12, 3, "10.0.0.9", [35], device="rxe1"),
+        [created],
+    )
+    assert [(pair.qpn, pair.device, pair.address) for pair in job.pairs()] == [
+        (34, "rxe0", "10.0.0.1"),
+        (35, "rxe1", "10.0.0.9"),
+        (50, "rxe1", "10.0.0.9"),
+    ]
+    only = read(nccl("nodea", 7, 11, 3, "10.0.0.1", [34]), [created])
+    assert only.pairs()[1].address is None
+
+
 def test_both_lines_of_an_error_are_one_error():
     warn = "[2026-11-21 09:05:07] nodea:7:9 [0] transport/net_ib.cc:1 NCCL WARN NET/IB: "
     failed = warn + "ncclIbTest: Got CQE with error (devIndex=0, req=0x1, qp_num=34)"
@@ -113,18 +133,82 @@ def test_unknown_lines_are_counted():
     assert read(log).unknown_lines == 1
 
 
-def test_perftest_runs_after_each_other():
-    def run(first):
-        yield " Dual-port       : OFF\t\tDevice         : rxe0"
-        for side, host in (("local", 1), ("remote", 2)):
-            for qpn in (first, first + 1):
-                yield f" {side} address: LID 0000 QPN 0x{qpn + host * 16:04x} PSN 0x3490f6"
-                yield f" GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:0{host}"
+def split(pid, pointer, parent, rank, host="nodea", step="START", number=1, colour=1):
+    """A line of NCCL 2.27 on a communicator that a process splits off."""
+    return (
+        f"{host}:{pid}:9 [0] NCCL INFO ncclCommSplit comm {pointer} rank {rank} nranks 2 cudaDev 0"
+        f" nvmlDev 0 busId 1000 parent {parent} splitCount {number} color {colour} key 5"
+        + ("- Init START" if step == "START" else f" - Init {step}")
+    )
 
-    pairs = read([*run(0x100), *run(0x200)]).pairs()
-    assert [(p.qpn, p.address, p.remote_qpn, p.remote_address, p.device) for p in pairs] == [
-        (base + 16, "10.0.0.1", base + 32, "10.0.0.2", "rxe0")
-        for base in (0x100, 0x101, 0x200, 0x201)
+
+def test_a_communicator_that_is_split_off_has_the_queue_pairs_of_its_setup():
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", [34]))
+    log += [split(7, "0x77", "0x55d0000007", 1), log[3].replace("qpn 34", "qpn 35")]
+    first, second = read(log).pairs()
+    assert (first.comm, first.rank) == (COMM, 11)
+    assert (second.comm, second.rank, second.has_several_ranks) == ("0x77", 1, False)
+
+
+def test_communicators_that_were_split_off_together_are_one():
+    """Pointers differ between processes, and the same pointer may be another communicator."""
+    logs = [
+        [*nccl("nodea", 7, 11, 3, "10.0.0.1", []), split(7, "0x77", "0x55d0000007", 1)],
+        [*nccl("nodeb", 8, 3, 11, "10.0.0.2", []), split(8, "0x88", "0x55d0000008", 0, "nodeb")],
+        [
+            *nccl("nodec", 9, 5, 11, "10.0.0.3", []),
+            split(9, "0x77", "0x55d0000009", 0, "nodec", colour=2),
+            split(9, "0x99", "0x66", 1, "nodec"),  # of an unknown communicator
+        ],
+    ]
+    job = read(*logs)
+    names = {host: [*process.communicators.values()] for (host, *_), process in (
+        job._processes.items()
+    )}  # fmt: skip
+    assert names == {
+        "nodea": [(COMM, 11), ("0x77", 1)],
+        "nodeb": [(COMM, 3), ("0x77", 0)],
+        "nodec": [(COMM, 5), ("0x77/2", 0), ("0x99", 1)],
+    }
+
+
+def test_a_communicator_keeps_its_name_when_it_is_ready():
+    """NCCL 2.30 writes the identifier of a grown communicator only when it begins."""
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", [34]))
+    grown = (
+        HEAD + "ncclCommGrow comm 0x55d0000007 rank 11 nranks 16 cudaDev 0 nvmlDev 0 busId 1000"
+        " parent 0x66 childCount 1 color 0 key 0 - Init COMPLETE"
+    )
+    (process,) = read([*log[:-1], grown])._processes.values()
+    assert process.communicators == {"0x55d0000007": (COMM, 11)}
+
+
+def test_a_queue_pair_of_a_process_with_several_ranks_has_none():
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", [34]))
+    both = [split(7, "0x77", "0x55d0000007", 1, step=step) for step in ("START", "COMPLETE")]
+    first, second = read([*log, *both, log[3].replace("qpn 34", "qpn 35")]).pairs()
+    assert (first.rank, first.has_several_ranks) == (11, False)
+    assert (second.rank, second.comm, second.has_several_ranks) == (None, None, True)
+
+
+def test_a_channel_that_names_its_communicator():
+    """As RCCL does, also while the process has several."""
+    log = list(nccl("nodea", 7, 11, 3, "10.0.0.1", []))
+    both = [split(7, "0x77", "0x55d0000007", 1, step=step) for step in ("START", "COMPLETE")]
+    channel = HEAD + "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/0 comm {} nRanks 02"
+    job = read([*log, *both, channel.format("0x77"), channel.format("0x66")])
+    assert job.neighbours == {("0x77", 1): {0}, (None, 1): {0}}
+
+
+def test_lines_of_two_processes_with_errors_are_mixed():
+    warn = "[2026-11-21 09:05:07] nodea:{}:9 [0] transport/net_ib.cc:1 NCCL WARN NET/IB: "
+    failed = warn + "ncclIbTest: Got CQE with error (devIndex=0, req=0x1, qp_num={})"
+    status = warn + "Got completion from peer 10.0.0.2<5> with status=IBV_WC_RETRY_EXC_ERR({})"
+    log = [failed.format(7, 34), failed.format(8, 35), status.format(7, 12), status.format(8, 13)]
+    errors = read(log).errors
+    assert [(error.speaker.pid, error.qpn, error.status) for error in errors] == [
+        (7, 34, 12),
+        (8, 35, 13),
     ]
 
 

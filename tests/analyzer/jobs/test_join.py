@@ -293,10 +293,48 @@ def test_errors_of_the_log_are_events_at_their_time(joined, sender, seconds, tol
     )
 
 
+def errors(result):
+    return [event for event in result.events if event.kind == "job_error"]
+
+
 def test_errors_of_other_jobs_are_left_out(joined, sender):
-    log = [FAILED.format(stamp="", qpn=sender[0]), *nccl("nodex", 1, 1, 2, "10.9.9.9", [5])]
+    log = [
+        *nccl("nodea", 100, 1, 2, "10.9.9.9", sender),
+        FAILED.format(stamp="", qpn=sender[0]),
+        FAILED.format(stamp="", qpn=9999),
+        STATUS.format(stamp="").replace("10.0.0.", "10.9.9."),
+    ]
     result = joined(LOSSY, log)
-    assert [event for event in result.events if event.kind == "job_error"] == []
+    assert errors(result) == []
+    assert not any("errors" in note for note in notes(result))
+
+
+def test_an_error_without_an_address_is_counted(joined, sender, begun_s):
+    """Its number is that of a queue pair in the capture, but maybe of another host."""
+    log = [FAILED.format(stamp=stamp(begun_s + 1), qpn=qpn) for qpn in (sender[0], 9999)]
+    result = joined(LOSSY, log)
+    assert [(event.flow, event.text) for event in errors(result)] == [
+        (None, f"nodea pid 100: completion with error, QP 0x{sender[0]:06x}")
+    ]
+    assert any(
+        note.startswith("job logs: 2 errors name no other end, and no line shows the address of")
+        and f"(nodea pid 100: completion with error, QP 0x{sender[0]:06x})" in note
+        for note in notes(result)
+    )
+    late = FAILED.format(stamp=stamp(begun_s - 3600), qpn=sender[0])
+    undated = FAILED.format(stamp="", qpn=sender[0])
+    assert errors(joined(LOSSY, [undated])) == errors(joined(LOSSY, [late])) == []
+    assert any("1 errors name no other end" in note for note in notes(joined(LOSSY, [undated])))
+    assert any("1 errors are not from the time" in note for note in notes(joined(LOSSY, [late])))
+
+
+def test_an_error_of_a_process_in_the_capture_is_an_event_without_a_flow(joined, sender, begun_s):
+    log = [
+        *nccl("nodea", 100, 11, 3, "10.0.0.1", sender),
+        FAILED.format(stamp=stamp(begun_s + 1), qpn=9999),
+    ]
+    result = joined(LOSSY, log)
+    assert [event.flow for event in errors(result)] == [None]
     assert not any("errors" in note for note in notes(result))
 
 
@@ -407,6 +445,49 @@ def test_errors_of_ucx_are_events(joined, data, begun_s):
     assert abs(event.time_ns / 1e9 - begun_s - 1) < 1e-3
 
 
+def ucx_error(begun_s, text, kind="DCI", host="nodea", device="rxe0"):
+    """Both lines of an error one second after the flows begin."""
+    head = f"[{begun_s + 1:.6f}] [{host}:100:0]     ib_mlx5_log.c:179  UCX  ERROR "
+    return [
+        head
+        + f"Transport retry count exceeded on {device}:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)",
+        head + f"{kind} QP {text}",
+    ]
+
+
+def test_an_error_that_names_the_other_end_is_of_the_flow_to_it(joined, data, begun_s):
+    far = qpns(data, LOSSY, "server")[2]
+    text = "0x77 wqe[0]: SEND s-e [rqpn {} rmac 50:6b:4b:cb:be:ce sgix 3 dgid ::ffff:{} tc 106]"
+    result = joined(LOSSY, ucx_error(begun_s, text.format(hex(far), "10.0.0.2")))
+    (event,) = errors(result)
+    flow = result.flows[event.flow]
+    assert (flow.src, flow.dst, flow.dest_qp) == ("10.0.0.1", "10.0.0.2", far)
+    other_end = joined(LOSSY, ucx_error(begun_s, text.format("0x9999", "10.0.0.2")))
+    assert [event.flow for event in errors(other_end)] == [None]
+    elsewhere = joined(LOSSY, ucx_error(begun_s, text.format(hex(far), "10.9.9.9")))
+    assert errors(elsewhere) == []
+
+
+def test_an_error_of_another_host_is_not_of_the_flow_to_the_same_other_end(joined, data, begun_s):
+    """Targets of DC have many initiators."""
+    own, far = qpns(data, LOSSY, "client"), qpns(data, LOSSY, "server")
+    text = f"0x77 wqe[0]: SEND s-e [rqpn {hex(far[0])} rmac 0:0 sgix 3 dgid ::ffff:10.0.0.2 tc 1]"
+    known = list(ucx_dc("nodea", 100, own[0], own[1:], "10.0.0.1", time_s=begun_s))
+    for host, flows in (("nodea", 1), ("nodex", 0)):
+        found = errors(joined(LOSSY, known, ucx_error(begun_s, text, host=host)))
+        assert sum(event.flow is not None for event in found) == flows
+
+
+def test_an_error_without_a_peer_is_of_the_queue_pair_of_its_device(joined, data, begun_s):
+    """The log names another queue pair of the device, and so its address."""
+    own, far = qpns(data, LOSSY, "client"), qpns(data, LOSSY, "server")
+    log = list(ucx("nodea", 100, [(own[0], far[0])], "10.0.0.2", time_s=begun_s))
+    result = joined(LOSSY, log + ucx_error(begun_s, f"{hex(own[1])} wqe[0]: RDMA_READ s--", "RC"))
+    (event,) = errors(result)
+    flow = result.flows[event.flow]
+    assert (flow.src, flow.dest_qp) == ("10.0.0.1", far[1])
+
+
 @pytest.mark.parametrize(("hours", "told"), [(0.5, False), (27, True)])
 def test_logs_long_before_the_capture_are_said(joined, sender, begun_s, hours, told):
     log = list(nccl("nodea", 100, 11, 3, "10.0.0.1", sender, stamp=stamp(begun_s - hours * 3600)))
@@ -469,3 +550,132 @@ def test_a_number_of_two_processes_is_joined_by_its_end(joined, data, begun_s):
     result = joined(LOSSY, first, second)
     assert {flow.owner.pid for flow in result.flows if flow.owner is not None} == {101}
     assert notes(result) == []  # its end is known: its age is no doubt
+
+
+# Logs and captures of published forms.
+
+RING = "c05_rc_atomic_fetchadd.atB.pcap"
+"""Two queue pairs, 42 and 43, from 10.0.0.1 to 10.0.0.2."""
+PERF = "cases/perf.pcap.gz"
+"""Four queue pairs from 10.8.80.92 to 10.8.80.91, one with IPv6, one with link-local addresses."""
+
+
+@pytest.fixture
+def case(data, tmp_path, monkeypatch):
+    """Analyses a capture with the log of a case, whose lines may be changed."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+    def run(capture, name, change=lambda line: line):
+        path = tmp_path / name
+        text = (data / "cases" / name).read_text()
+        path.write_text("".join(f"{change(line)}\n" for line in text.splitlines()))
+        return analyze([str(data / capture)], AnalyzeOptions(job_logs=(str(path),)))
+
+    yield run
+    monkeypatch.undo()
+    time.tzset()
+
+
+def owners(result):
+    return {flow.dest_qp: flow.owner for flow in result.flows if flow.owner is not None}
+
+
+@pytest.mark.parametrize("name", ["m2_split_2.27.log", "m2_with_space.log"])
+def test_queue_pairs_of_a_communicator_that_is_split_off(case, name):
+    found = owners(case(RING, name))
+    assert {(one.rank, one.peer_rank, one.comm) for one in found.values()} == {
+        (0, 1, "0x5500000002")
+    }
+
+
+@pytest.mark.parametrize("name", ["rccl_6.2.log", "ibp.log", "ansi2.log"])
+def test_both_ends_have_host_rank_and_communicator(case, name):
+    result = case(RING, name)
+    assert [
+        (flow.owner.host, flow.owner.rank, flow.owner.peer_rank, flow.owner.comm)
+        for flow in result.flows
+    ] == [("hostB", 1, 0, "0x" + "a" * 16)] * 2 + [("hostA", 0, 1, "0x" + "a" * 16)] * 2
+    assert not any("form" in note for note in notes(result))
+
+
+@pytest.mark.parametrize("name", ["m1_warn_2.30.4.log", "m1_warn_2.30.7.log"])
+def test_warnings_with_and_without_their_function(case, name):
+    (event,) = errors(case(RING, name))
+    assert event.flow == 0 and "rank 0 (hostA pid 100): completion with error 12" in event.text
+
+
+BEFORE = {
+    "nothing": "{}",
+    "pdsh": "node7: {}",
+    "srun": "0: {}",
+    "mpirun": "[1,0]<stdout>:{}",
+    "kubectl": "[pod/trainer-0/pytorch] {}",
+    "docker": "worker-1  | {}",
+    "time": "2026-11-21T09:05:07.123456789Z {}",
+    "colour": "\x1b[32m{}\x1b[0m",
+    "both": "\x1b[36mworker-1  | \x1b[0m2026-11-21T09:05:07Z {}\r",
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize(
+    ("name", "capture"),
+    [("q4.txt", PERF), ("fe80.txt", PERF), ("cm6.txt", PERF), ("ibp.log", RING)],
+)
+def test_what_is_before_and_around_lines_changes_no_owner(case, name, capture, before):
+    whole = case(capture, name)
+    assert len(owners(whole)) == {"q4.txt": 8, "ibp.log": 2}.get(name, 2)
+    result = case(capture, name, BEFORE[before].format)
+    assert owners(result) == owners(whole)
+    assert notes(result) == notes(whole)
+
+
+@pytest.mark.parametrize("name", ["pdsh.txt", "ansi.txt"])
+def test_perftest_with_a_prefix_or_a_colour(case, name):
+    found = owners(case(PERF, name))
+    assert {(qpn, one.device) for qpn, one in found.items()} == {
+        (0x111, "mlx5_0"),
+        (0x211, "mlx5_0"),
+    }
+
+
+def test_perftest_with_a_text_that_changes_is_told(case):
+    numbers = iter(range(1000))
+    result = case(PERF, "pdsh.txt", lambda line: f"{next(numbers)}: {line}")
+    assert owners(result) == {}
+    assert any("2 GIDs in lines of perftest follow no queue pair" in note for note in notes(result))
+    assert not any("NCCL" in note for note in notes(result))
+
+
+def test_two_programs_of_perftest_whose_lines_are_mixed(case):
+    result = case(PERF, "two_blocks_interleaved.txt")
+    assert {(qpn, one.device) for qpn, one in owners(result).items()} == {
+        (qpn, None) for qpn in (0x111, 0x211, 0x112, 0x212)
+    }
+    assert any("2 queue pairs are of programs of perftest" in note for note in notes(result))
+
+
+@pytest.mark.parametrize(
+    ("name", "flow"), [("stamped_6673.log", None), ("stamped_dci.log", 0), ("debug_6673.log", 0)]
+)
+def test_errors_of_ucx_without_its_debug_output(case, name, flow):
+    """The first names a queue pair, but no address; the second the other end."""
+    result = case(PERF, name)
+    (event,) = errors(result)
+    assert event.flow == flow
+    assert "completion with error 12 (retries exceeded), QP 0x000111" in event.text
+    assert any("1 errors name no other end" in note for note in notes(result)) == (flow is None)
+    assert len(owners(result)) == (2 if name == "debug_6673.log" else 0)
+
+
+def test_flows_of_processes_with_several_ranks_are_told(joined, sender):
+    log = list(nccl("nodea", 100, 11, 3, "10.0.0.1", sender))
+    other = log[1].replace("rank 11", "rank 1").replace(COMM, "0xdef").replace("0x55d0", "0x66d0")
+    begun = [line.replace("START", "COMPLETE") for line in (log[1], other)]
+    result = joined(LOSSY, [log[0], log[1], other, *begun, *log[2:-1]])
+    assert {(flow.owner.host, flow.owner.rank) for flow in result.flows} == {("nodea", None)}
+    assert any(
+        f"{len(result.flows)} flows belong to processes with several communicators" in note
+        for note in notes(result)
+    )

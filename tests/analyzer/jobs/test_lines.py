@@ -1,6 +1,7 @@
 """Lines of every documented form, and lines that are not whole."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -16,11 +17,11 @@ from rocescope.analyzer.jobs.lines import (
     EndLine,
     ErrorLine,
     GidLine,
-    PerftestLine,
     QueuePairLine,
     Speaker,
     UcxLog,
-    perftest,
+    decoded,
+    readable,
     said,
     suspect,
     suspect_ucx,
@@ -79,17 +80,34 @@ def test_other_queue_pairs_in_ece_lines_are_not_taken():
         (
             "[Rank 3] ncclCommInitRank comm 0x5a rank 3 nranks 8 cudaDev 1 nvmlDev 1 busId 4b000"
             " commId 0x0 - Init COMPLETE",
-            CommunicatorLine("0x5a", "0x5a", 3, 1, "Init COMPLETE"),
+            CommunicatorLine("0x5a", None, 3, 1, "Init COMPLETE"),
         ),
         (
             "comm 0x5a rank 3 nranks 8 cudaDev 1 busId 4b000 - Destroy COMPLETE",
-            CommunicatorLine("0x5a", "0x5a", 3, 1, "Destroy COMPLETE"),
+            CommunicatorLine("0x5a", None, 3, 1, "Destroy COMPLETE"),
         ),
         (
             "ncclCommSplit comm 0x5a rank 3 nranks 8 cudaDev 1 nvmlDev 1 busId 4b000 parent 0x6b"
             " splitCount 1 color 7 key 3- Init START",
-            None,
+            CommunicatorLine("0x5a", None, 3, 1, "Init START", ("0x6b", 1, 7)),
         ),
+        (
+            "ncclCommShrink comm 0x5a rank 3 nranks 8 cudaDev 1 nvmlDev 1 busId 4b000 parent 0x6b"
+            " childCount 2 color 0 key -3 - Init COMPLETE",
+            CommunicatorLine("0x5a", None, 3, 1, "Init COMPLETE", ("0x6b", 2, 0)),
+        ),
+        (
+            "ncclCommSplit comm 0x5a rank 3 nranks 8 cudaDev 1 nvmlDev 1 busId 4b000 parent 0x6b"
+            " color 1 key 3 commId 0x62a8 localSize 296 used 39489536 bytes on core 17"
+            " - Init COMPLETE",
+            CommunicatorLine("0x5a", "0x62a8", 3, 1, "Init COMPLETE"),
+        ),
+        (
+            "Channel 00/0 : 0[3] -> 1[3] [send] via NET/IBP/0/GDRDMA comm 0x5a nRanks 02",
+            ChannelLine(0, 0, 1, True, "0x5a"),
+        ),
+        ("NET/IBP : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:1<0>", DevicesLine([(0, "mlx5_0", 1)])),
+        ("NET/Socket : Using [0]eth0:10.0.0.1<0>", None),
         ("Channel 06/0 : 36[4] -> 20[4] [send] via NET/IBext_v8/3", ChannelLine(6, 36, 20, True)),
         (
             "Channel 00/0 : 51[3] -> 35[3] [receive] via NET/IB/5/GDRDMA",
@@ -138,8 +156,6 @@ def test_errors(text, what):
 
 
 def test_the_time_of_a_line_is_local_time(monkeypatch):
-    import time
-
     line = "[2026-11-21 09:05:07] " + HEAD + "Channel 0/0 : 1[0] -> 2[0] [send] via NET/IB/0"
     moments = []
     for zone in ("UTC", "Etc/GMT-2"):
@@ -151,13 +167,116 @@ def test_the_time_of_a_line_is_local_time(monkeypatch):
     assert moments == [1795251907 * 10**9, (1795251907 - 7200) * 10**9]
 
 
-def test_perftest():
-    assert perftest(" local address: LID 0000 QPN 0x002d PSN 0x3490f6") == PerftestLine(True, 0x2D)
-    assert perftest(" GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:01") == PerftestLine(
-        address="10.0.0.1"
+@pytest.mark.parametrize(
+    ("stamp", "time_s"),
+    [
+        ("[2026-11-21T09:05:07Z] ", 1795251907),
+        ("[2026-11-21 09:05:07.250 UTC] ", 1795251907.25),
+        ("[2026-11-21 09:05:07,5+02:00] ", 1795251907.5 - 7200),
+        ("[2026-11-21T09:05:07-0330] ", 1795251907 + 12600),
+    ],
+)
+def test_a_time_with_its_zone_is_read_in_this_zone(monkeypatch, stamp, time_s):
+    monkeypatch.setenv("TZ", "Etc/GMT-5")
+    time.tzset()
+    moment = said(stamp + HEAD + "Channel 0/0 : 1[0] -> 2[0] [send] via NET/IB/0")[1]
+    monkeypatch.delenv("TZ")
+    time.tzset()
+    assert moment == int(time_s * 4) * 10**9 // 4
+
+
+@pytest.mark.parametrize("net", ["IB", "IBP", "IBext_v8", "IB/GIN", "IB_CAST"])
+def test_plugins_write_the_lines_of_the_built_in_transport(net):
+    for form in FORMS.values():
+        line = HEAD + form.format(qpn=576, gid=gid("10.0.0.1"), ece="")
+        assert said(line.replace("NET/IB", f"NET/{net}")) == said(line) is not None
+    failed = WARN + "NET/IB: ncclIbTest: Got CQE with error (req=0x1, qp_num=1200)"
+    assert said(failed.replace("NET/IB", f"NET/{net}"))[2] == ErrorLine(1200, None, None, None)
+
+
+def test_a_warning_may_name_its_function():
+    line = WARN.replace("NCCL WARN", "(ncclIbTest) NCCL WARN") + (
+        "NET/IB: Got CQE with error (devIndex=0, wr_id=3, qp_num=42)"
     )
-    assert perftest(" Dual-port       : OFF\t\tDevice         : rxe0").device == "rxe0"
-    assert perftest(" GID: 00:00:00:00:00:00:00:00:00:00:255:999:10:00:00:01") is None
+    assert said(line) == (SPEAKER, None, ErrorLine(42, None, None, None))
+
+
+BEFORE = [
+    "node7: ",
+    "0: ",
+    "12:",
+    "[1,0]<stdout>:",
+    "[prterun-node7-5@1,7][node7:31]<stdout>: ",
+    "Tue Mar  5 10:18:50 2019[1,2]<stdout>:",
+    "[pod/trainer-0/pytorch] ",
+    "trainer-0 pytorch ",
+    "worker-1   | ",
+    "2026-11-21T09:05:07.123456789Z ",
+    "2026-11-21T09:05:07.123456789Z stdout F ",
+    "[pod/trainer-0/pytorch] 2026-11-21T09:05:07.123Z ",
+    "Nov 21 09:05:07 node7 trainer[31]: ",
+    "[09:05:07] ",
+    "[2] ",
+    '{"log":"',
+]
+"""What launchers and collectors write before a line."""
+RED = "\x1b[01;31m\x1b[K{}\x1b[m\x1b[K"
+COLOURS = [
+    RED,
+    "\x1b[33m{}\x1b[0m",
+    "^[[33m{}^[[0m",
+    "#033[33m{}#033[0m",
+    "[33m{}[0m",
+    "\x1b(B{}\r",
+]
+
+
+def plain(text):
+    return decoded(readable(text.encode()))
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("colour", ["{}", *COLOURS])
+def test_what_is_before_and_around_a_line_is_not_part_of_it(before, colour):
+    channel = HEAD + "Channel 0/0 : 1[0] -> 2[0] [send] via NET/IB/0"
+    assert said(plain(colour.format(before + channel))) == said(channel)
+    assert said(plain(before + colour.format(channel))) == said(channel)
+    lines = UCX_HEAD + ROUTE.format(flow=""), UCX_HEAD + CONNECTED.format(devx="")
+    expected = heard(*lines)
+    assert [found.what for found in heard(*(plain(colour.format(before + x)) for x in lines))] == [
+        found.what for found in expected
+    ]
+    found = heard(*(plain(before + colour.format(x)) for x in lines))
+    assert [(one.speaker, one.time_ns, one.what) for one in found] == [
+        (one.speaker, one.time_ns, one.what) for one in expected
+    ]
+
+
+def test_a_line_within_a_line_says_nothing():
+    """As of two processes that write to one file at once: whose is it?"""
+    whole = HEAD + "ncclCommInitRank comm 0x5a rank 3 nranks 8 cudaDev 1 busId 4b000 - Init START"
+    torn = HEAD.replace("984", "985") + whole
+    assert said(torn) is None and suspect(torn)
+
+
+def test_colours_within_a_line():
+    """As of grep --color."""
+    line = HEAD + "ncclCommInitRank comm 0x5a rank 3 nranks 8 cudaDev 1 busId 4b000 - Init START"
+    coloured = line.replace("Init", RED.format("Init")).replace("comm ", RED.format("comm") + " ")
+    raw = readable(coloured.encode())
+    assert INTERESTING.search(raw) and said(decoded(raw)) == said(line) is not None
+
+
+def test_a_host_that_looks_like_a_colour():
+    line = UCX_HEAD.replace("hpc118", "1m2") + CONNECTED.format(devx="")
+    assert UcxLog().said(plain(line)).speaker.host == "1m2"
+    assert said(plain("[33m" + HEAD + "Channel 0/0 : 1[0] -> 2[0] [send] via NET/IB/0"))[
+        0
+    ].host == ("node-1.rack")
+
+
+def test_a_host_is_a_whole_word():
+    assert said("x" * 80 + HEAD + "Channel 0/0 : 1[0] -> 2[0] [send] via NET/IB/0") is None
 
 
 def test_lines_of_an_unknown_version_are_told_from_others():
@@ -175,7 +294,7 @@ def test_a_line_that_is_cut_or_damaged_says_nothing_wrong(data):
     junk = data.draw(st.text(max_size=8))
     damaged = line[:start] + junk + line[max(start, stop) :]
     spoken = said(damaged)
-    perftest(damaged), suspect(damaged)
+    suspect(damaged)
     if spoken is None:
         return
     speaker, _, what = spoken
@@ -313,6 +432,8 @@ def test_queue_pairs_end_when_a_process_closes_their_device_for_the_last_time():
         ("[1,12]<stderr>: ", 12),
         ("Tue Mar  5 10:18:50 2019[1,2]<stdout>:", 2),
         ("[prterun-node1-5@1,7]<stdout>: ", 7),
+        ("[prterun-node1-5@1,7][node1:31]<stdout>: ", 7),
+        ("2026-11-21T09:05:07.123Z 3: ", 3),
         ("3: ", 3),
         (" 14: ", 14),
         ("took 3: ", None),
@@ -336,7 +457,7 @@ SYNDROME = "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81
                 FATAL + "DCI QP 0x1510 wqe[0]: SEND s-e [rqpn 0x223a4 rmac 0c:42:a1:7d:df:c8 sgix 0"
                 " dgid fe80::e42:a1ff:fe7d:dfc8 tc 0] [inl len 18]",
             ],
-            ErrorLine(0x1510, 12, None, "fe80::e42:a1ff:fe7d:dfc8"),
+            ErrorLine(0x1510, 12, None, "fe80::e42:a1ff:fe7d:dfc8", 0x223A4, "mlx5_0"),
         ),
         (
             [
@@ -344,7 +465,7 @@ SYNDROME = "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81
                 UCX_HEAD + "RC QP 0xd1e wqe[1]: RDMA_WRITE --- [rva 0x0 rkey 0x0] [rqpn 0xd1d dgid"
                 " ::ffff:2.1.3.16]",
             ],
-            ErrorLine(0xD1E, 12, None, "2.1.3.16"),
+            ErrorLine(0xD1E, 12, None, "2.1.3.16", 0xD1D, "mlx5_0"),
         ),
         (
             [
@@ -352,18 +473,18 @@ SYNDROME = "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81
                 UCX_HEAD + "RC QP 0xd1e wqe[7]: SEND s-- [rqpn 0xc45e dlid=49152 sl=0 port=1"
                 " src_path_bits=0 dgid=::ffff:10.0.0.2 sgid_index=3 traffic_class=106]",
             ],
-            ErrorLine(0xD1E, 13, None, "10.0.0.2"),
+            ErrorLine(0xD1E, 13, None, "10.0.0.2", 0xC45E, "mlx5_0"),
         ),
         (
             [FATAL + SYNDROME, FATAL + "RC QP 0x33945 wqe[386]: SEND s-e [va 0x14 len 474]"],
-            ErrorLine(0x33945, 12, None, None),
+            ErrorLine(0x33945, 12, None, None, None, "mlx5_0"),
         ),
         (
             [
                 UCX_HEAD + "send completion with error: transport retry counter exceeded [qpn 0x92c"
                 " wrid 0x2vendor_err 0x81] [rqpn 0x92b dgid ::ffff:2.1.3.16]"
             ],
-            ErrorLine(0x92C, 12, None, "2.1.3.16"),
+            ErrorLine(0x92C, 12, None, "2.1.3.16", 0x92B),
         ),
     ],
 )
