@@ -365,6 +365,8 @@ class Registry:
     segments: SegmentLists = field(default_factory=SegmentLists)
     ethers: Mapping[int, str] = field(default_factory=dict)
     """Names of Ethernet addresses: `leaf1`, or with a port `leaf1:swp3`."""
+    devices: dict[int, str] = field(default_factory=dict)
+    """Devices by Ethernet address, as far as the packets so far show them (`name_links`)."""
 
     def device_named(self, address: int) -> str:
         """The device that `ethers` names for an address, "" for none."""
@@ -394,6 +396,7 @@ def name_links(registry: Registry, device_of: Mapping[int, str] | None = None) -
         if name in tap_of:
             name += f" ({address_text(link.addresses[0])})"
         tap_of[name] = tap
+    registry.devices.update(device_of or {})
     others = {tap.name for n, tap in enumerate(registry.taps.items) if n not in tap_of.values()}
     for name, tap in tap_of.items():
         registry.taps[tap].name = name if name not in others else f"{name} (tap {tap})"

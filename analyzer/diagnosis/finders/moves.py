@@ -9,10 +9,11 @@ import numpy as np
 from ...measures.hops.state import START
 from ...measures.hops.vantage import parts_of
 from ...results.diagnosis import Finding, Place
+from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case
 from ..finding import counted, finding
-from ..known import REHASH_CAUSES, Finder, Known
+from ..known import REHASH_CAUSES, REROUTED_NS, Finder, Known
 
 MOST_MOVES = 4
 PACKETS_PER_MOVE = 10
@@ -21,6 +22,8 @@ TOGETHER_NS = 100_000_000
 """Moves this close together have one cause: a router changes its table in milliseconds, and every
 flow moves with its next packet."""
 LEAST_FLOWS = 3
+CHANCE = 0.01
+"""Most probable accident that a link without packets after a rehash is."""
 
 
 def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
@@ -30,28 +33,40 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
         return
     visits = tap_hops.visits
     moved = visits[(visits["moves"] > 0) & (visits["moves"] <= MOST_MOVES)]
-    moved = moved[(moved["tap"] < START) & (moved["went_on"] >= PACKETS_PER_MOVE * moved["moves"])]
-    by_device: dict[str, list[int]] = {}
+    moved = moved[moved["went_on"] >= PACKETS_PER_MOVE * moved["moves"]]
+    by_device: dict[str | None, list[int]] = {}
     for i, visit in enumerate(moved):
         nexts = {int(visit["first_next_tap"]), int(visit["next_tap"])}
-        device = _device(tap_hops.names, int(visit["tap"]), nexts)
-        by_device.setdefault(device or tap_hops.names[int(visit["tap"])], []).append(i)
+        if visit["tap"] < START:
+            device = _device(tap_hops.names, int(visit["tap"]), nexts)
+            by_device.setdefault(device or tap_hops.names[int(visit["tap"])], []).append(i)
+        elif (limit := _common_limit(case, int(visit["flow"]), nexts)) is not None:
+            sender = _sender(case, int(visit["flow"]), nexts, limit)
+            by_device.setdefault(sender, []).append(i)
+    clusters = []
     for device, rows in by_device.items():
         at_device = moved[rows]
         at_device = at_device[np.argsort(at_device["first_move_ns"], kind="stable")]
         starts = np.flatnonzero(np.diff(at_device["first_move_ns"]) > TOGETHER_NS) + 1
-        for cluster in np.split(at_device, starts):
-            flows = np.unique(cluster["flow"])
-            if len(flows) < LEAST_FLOWS:
-                continue
-            first = int(cluster["first_move_ns"].min())
-            last = int(cluster["last_move_ns"].max())
-            left = {case.registry.tap_names[int(tap)] for tap in cluster["first_next_tap"]}
-            if known.moved_from(left, first, last):
-                continue
-            if any(known.explains(REHASH_CAUSES, int(f), first, last) for f in flows):
-                continue
-            yield _move(case, device, cluster, first, last)
+        clusters += [(device, cluster) for cluster in np.split(at_device, starts)]
+    down_ns = None  # the routers on either side of a link notice one after the other
+    for device, cluster in sorted(clusters, key=lambda item: int(item[1]["first_move_ns"].min())):
+        flows = np.unique(cluster["flow"])
+        if len(flows) < LEAST_FLOWS:
+            continue
+        first = int(cluster["first_move_ns"].min())
+        last = int(cluster["last_move_ns"].max())
+        left = {case.registry.tap_names[int(tap)] for tap in cluster["first_next_tap"]}
+        if known.moved_from(left, first, last):
+            continue
+        if any(known.explains(REHASH_CAUSES, int(f), first, last) for f in flows):
+            continue
+        if down_ns is not None and first - down_ns <= REROUTED_NS:
+            continue
+        move = _move(case, device, cluster, first, last)
+        if move.kind == "link-down":
+            down_ns = first
+        yield move
 
 
 def _device(names: list[str], tap: int, nexts: set[int]) -> str | None:
@@ -62,22 +77,56 @@ def _device(names: list[str], tap: int, nexts: set[int]) -> str | None:
     return next(iter(shared)) if len(shared) == 1 else None
 
 
-def _move(case: Case, device: str, cluster: np.ndarray, first: int, last: int) -> Finding:
+def _common_limit(case: Case, flow: int, taps: set[int]) -> int | None:
+    """The hop limit with which all packets of a flow pass these taps, which see it first: they are
+    parallel; None if it differs."""
+    assert case.tap_hops is not None
+    starts = case.tap_hops.starts
+    edges = starts[(starts["flow"] == flow) & np.isin(starts["to_tap"], list(taps))]
+    limits = {*edges["limit_min"].tolist(), *edges["limit_max"].tolist()}
+    return limits.pop() if len(limits) == 1 else None
+
+
+def _sender(case: Case, flow: int, taps: set[int], limit: int) -> str | None:
+    """The device that sends a flow over parallel links: by the Ethernet addresses from which its
+    packets come, or, where they have passed one router only, the device that the links share."""
+    assert case.tap_hops is not None
+    registry = case.registry
+    source = int(case.measuring.tracker.flows["src"][flow])
+    senders = set[str | None]()
+    for tap in taps:
+        link = registry.taps[tap].link
+        ends = None if link is None else link.towards.get(source)
+        known = "" if ends is None else registry.device_named(ends[0])
+        senders.add(known or (None if ends is None else registry.devices.get(ends[0])))
+    if None not in senders:
+        return senders.pop() if len(senders) == 1 else None
+    if limit + 1 not in FULL_HOP_LIMITS:
+        return None
+    shared = set.intersection(*(set(parts_of(case.tap_hops.names[tap])) for tap in taps))
+    return shared.pop() if len(shared) == 1 else None
+
+
+def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last: int) -> Finding:
     assert case.tap_hops is not None
     names, taps = case.tap_hops.names, case.registry.tap_names
     flows = np.unique(cluster["flow"])
     went_back = cluster["first_next_tap"] == cluster["next_tap"]
     left = np.unique(cluster["first_next_tap"])
-    from_taps = np.unique(cluster["tap"])
+    from_taps = np.unique(cluster["tap"][cluster["tap"] < START])
     hits = {int(f): 1 for f in flows}
+    gone = _gone_quiet(case, cluster, last)
     abandoned = len(left) == 1 and not went_back.any() and not _used_after(case, int(left[0]), last)
-    name = printable(device)
+    if gone is not None:
+        abandoned, left = True, np.array([gone])
+    moving = counted(len(flows), "flow")
+    link = printable(names[int(left[0])])
     if abandoned:
-        link = printable(names[int(left[0])])
+        nothing = "nothing comes" if device is None else f"{printable(device)} sends nothing"
         return finding(
             case, "link-down", Place(to_tap=taps[int(left[0])], device=device), len(hits),
-            f"{name} sends nothing over {link} any more: {counted(len(flows), 'flow')} moved away",
-            f"check the link {link}",
+            f"{nothing} over {link} any more: {moving} moved away",
+            f"check the link {link}" + ("" if device else " and the routers before it"),
             hits=hits, span=(first, last), severity="warning", costs=False, until_ns=None,
         )  # fmt: skip
     back = " and back" if went_back.all() else ""
@@ -85,8 +134,10 @@ def _move(case: Case, device: str, cluster: np.ndarray, first: int, last: int) -
         case, "rehash",
         Place(from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None, device=device),
         len(hits),
-        f"{name} moves {counted(len(flows), 'flow')} to other links{back}",
-        f"check the log of {name} for changed routes or link members",
+        f"{printable(device)} moves {moving} to other links{back}" if device else
+        f"{moving} {'move' if len(flows) > 1 else 'moves'} to links parallel to {link}{back}",
+        f"check the log of {printable(device)} for changed routes or link members" if device else
+        "check the routers before these links for changed routes or link members",
         hits=hits, span=(first, last), severity="warning", costs=False,
         until_ns=last if back else None,
     )  # fmt: skip
@@ -97,6 +148,24 @@ def _used_after(case: Case, tap: int, time: int) -> bool:
     assert case.tap_hops is not None
     into = [hop for hop in case.tap_hops.hops if hop.to_tap == tap and hop.total is not None]
     return any(int(hop.total["last_ns"]) > time + TOGETHER_NS for hop in into)
+
+
+def _gone_quiet(case: Case, cluster: np.ndarray, last: int) -> int | None:
+    """The one link among those that flows left over which nothing comes after the moves, while so
+    many flows use the parallel links that chance leaves none of them unused."""
+    assert case.tap_hops is not None
+    hops = [h.passed for h in case.tap_hops.hops if h.from_tap in set(cluster["tap"].tolist())]
+    edges = np.concatenate([case.tap_hops.starts[:0] if hops else case.tap_hops.starts, *hops])
+    moved = np.isin(edges["flow"], cluster["flow"])
+    parallel = np.unique(edges["to_tap"][moved])
+    limits = np.unique(edges["limit_max"][moved])
+    alike = edges[np.isin(edges["to_tap"], parallel) & np.isin(edges["limit_max"], limits)]
+    after = alike[alike["last_ns"] > last + TOGETHER_NS]
+    quiet = set(cluster["first_next_tap"].tolist()) - set(after["to_tap"].tolist())
+    flows = len(np.unique(after["flow"]))
+    if len(quiet) != 1 or len(parallel) * (1 - 1 / len(parallel)) ** flows > CHANCE:
+        return None
+    return int(quiet.pop())
 
 
 FINDERS = (Finder(hop_moves, ("rehash", "link-down"), REHASH_CAUSES, after=("overtaking",)),)

@@ -109,6 +109,8 @@ class TapHops:
     open_sources: frozenset[int] = frozenset()
     """Endpoints that spray packets, some of them over paths without a tap."""
 
+    starts: NDArray[Any] = field(default_factory=lambda: np.zeros(0, state.EDGE))
+    """EDGE per flow before the first tap that saw it."""
     ended: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ENDED))
     """ENDED per flow and tap, arrived or not."""
     unknown: dict[int, int] = field(default_factory=dict)

@@ -110,6 +110,7 @@ def decide_losses(
         left=losses.left,
         open_sources=frozenset(source for source, _ in losses.open_ends) | vantage.partly_covered,
         elsewhere=len(losses.elsewhere),
+        starts=vantage.starts,
         ended=ended,
         unknown=losses.unknown,
         untapped=frozenset(losses.elsewhere),
