@@ -57,10 +57,19 @@ def mostly_at(hops: Iterable[Hop], counter: str) -> str:
     return f"{which} of them from {short[worst.from_tap]} to {expected_tap(worst, short)}"
 
 
+_ETHERNET = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b")
+_TAIL = slice(9, None)
+
+
 def short_taps(names: Iterable[str]) -> dict[str, str]:
-    """Names of taps without what all have in common, printable."""
+    """Names of taps without what all have in common, printable; of Ethernet addresses the last
+    three bytes, where these tell them apart."""
     taps = list(dict.fromkeys(names))
-    return {tap: printable(short) for tap, short in zip(taps, short_names(taps), strict=True)}
+    shown = [printable(short) for short in short_names(taps)]
+    addresses = {address for tap in shown for address in _ETHERNET.findall(tap)}
+    if len({address[_TAIL] for address in addresses}) == len(addresses):
+        shown = [_ETHERNET.sub(lambda match: match[0][_TAIL], tap) for tap in shown]
+    return dict(zip(taps, shown, strict=True))
 
 
 def tier(device: str) -> str:

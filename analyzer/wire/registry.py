@@ -365,21 +365,29 @@ class Registry:
     segments: SegmentLists = field(default_factory=SegmentLists)
     ethers: Mapping[int, str] = field(default_factory=dict)
     """Names of Ethernet addresses: `leaf1`, or with a port `leaf1:swp3`."""
+    advertised: dict[int, str] = field(default_factory=dict)
+    """The same as frames of LLDP and CDP tell; `ethers` takes precedence."""
     devices: dict[int, str] = field(default_factory=dict)
     """Devices by Ethernet address, as far as the packets so far show them (`name_links`)."""
 
     def device_named(self, address: int) -> str:
-        """The device that `ethers` names for an address, "" for none."""
-        return self.ethers.get(address, "").partition(":")[0]
+        """The device that has an address, as `ethers` or a frame of its own names it; "" for
+        none."""
+        named = self.ethers.get(address) or self.advertised.get(address, "")
+        return named.partition(":")[0]
 
     @property
     def tap_names(self) -> list[str]:
         return [tap.name for tap in self.taps.items]
 
 
+DIVIDER = " | "
+"""Between the ends of a link whose names may hold signs that separate the parts of other names."""
+
+
 def name_links(registry: Registry, device_of: Mapping[int, str] | None = None) -> None:
-    """Name each link of a capture with several by its two ends: `leaf1-spine3`,
-    `10.0.1.1-02:66:2d:25:06:99`.
+    """Name each link of a capture with several by its two ends: `leaf1-spine3`, or with other signs
+    than letters and digits `10.0.1.1 | pod3-leaf1`.
 
     device_of: names of the devices that have an Ethernet address, where more is known than the
     address itself. A tap of a switched link keeps its name.
@@ -392,7 +400,7 @@ def name_links(registry: Registry, device_of: Mapping[int, str] | None = None) -
         ends = _ends_of(link, registry, device_of or {})
         if len(ends) != 2:
             continue
-        name = "-".join(ends)
+        name = (DIVIDER if any(not end.isalnum() for end in ends) else "-").join(ends)
         if name in tap_of:
             name += f" ({address_text(link.addresses[0])})"
         tap_of[name] = tap

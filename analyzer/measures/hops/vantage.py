@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ....kernels.kernel import Ints
 from ...wire.packets import FULL_HOP_LIMITS
-from ...wire.registry import Registry, address_text
+from ...wire.registry import DIVIDER, Registry, address_text
 from .state import END, START
 
 MOST_OFF_LINK = 0.1
@@ -36,9 +36,7 @@ _SERIES_SHARE = 0.1
 _FILE = re.compile(r"(.*?)(\.(pcapng|pcap|cap|gz|xz|zst|lz4|bz2|snoop|dmp))+(:.*)?$", re.IGNORECASE)
 """A file name and, of a pcapng with several interfaces, the interface."""
 _FOLDERS = re.compile(r" \(.*\)$")
-_ADDRESS = r"(?:[0-9a-fA-F]{0,4}:){2,}[0-9a-fA-F.]*"
-"""An Ethernet or IPv6 address."""
-_PARTS = re.compile(rf"{_ADDRESS}|[A-Za-z0-9.]+")
+_PARTS = re.compile(r"[^A-Za-z0-9.]+")
 _WORDS = {"to", "in", "out", "rx", "tx", "link", "tap", "port"}
 _PORT = re.compile(
     r"(eth|ethernet|et|xe|ge|te|gi|fo|hu|swp|port|bond|mlx|rxe|irdma|ib)?\d+|et|xe|ge"
@@ -522,8 +520,11 @@ def short_names(names: Sequence[str]) -> list[str]:
     A common part ends at a separator: leaf1-spine1 and leaf1-spine2 stay as they are. Where all
     names have two parts in common anywhere, and two devices of their own, only what differs stays:
     leaf1-spine1 of pod3-row7-leaf1-eth1-to-pod3-row7-spine1-eth1. Where two names would become
-    equal, all keep the folders in which they differ: leaf1-spine1 (monday).
+    equal, all keep the folders in which they differ: leaf1-spine1 (monday). Links that are named by
+    their ends stay as they are.
     """
+    if any(DIVIDER in name for name in names):
+        return list(names)
     files, interfaces = zip(*map(_file_and_interface, names), strict=True) if names else ((), ())
     short = list(files)
     if len(files) > len(set(files)) == 1 and all(interfaces):
@@ -583,15 +584,18 @@ def _without_shared(names: list[str]) -> list[str]:
     one_way = any(name.endswith((" in", " out")) for name in names)
     if len(shared) < 2 or one_way or any(len(each - shared) < 2 for each in devices):
         return names
-    parts = [_PARTS.findall(name) for name in names]
+    parts = [_PARTS.split(name) for name in names]
     common = set.intersection(*map(set, parts))
-    return ["-".join(part for part in each if part not in common) for each in parts]
+    return ["-".join(part for part in each if part and part not in common) for each in parts]
 
 
 def parts_of(name: str) -> list[str]:
-    """The devices in a short name: `leaf1-spine3` has leaf1 and spine3, and so has
-    `leaf1-eth2-spine3-eth1`; its folders, in brackets, are none."""
-    parts = [part for part in _PARTS.findall(_FOLDERS.sub("", name)) if part.lower() not in _WORDS]
+    """The devices in a short name: `leaf1-spine3` has leaf1 and spine3, and so have
+    `leaf1-eth2-spine3-eth1` and `leaf1 | spine3`; its folders, in brackets, are none."""
+    name = _FOLDERS.sub("", name)
+    if DIVIDER in name:
+        return name.split(DIVIDER)
+    parts = [part for part in _PARTS.split(name) if part and part.lower() not in _WORDS]
     devices = [part for part in parts if not _PORT.fullmatch(part)]
     return devices if len(devices) > 1 else parts
 

@@ -111,8 +111,8 @@ def test_each_hop_of_a_path_in_one_file_is_a_link(tmp_path: Path) -> None:
     names = taps(capture(tmp_path / "all.pcap", frames))
     # 0B and the address to which the host sends belong to one router: the hop limit shows it.
     assert list(names) == [
-        "10.0.0.1-00:00:00:00:00:0a", "00:00:00:00:00:0a-00:00:00:00:00:0c",
-        "00:00:00:00:00:0c-00:00:00:00:00:0e",
+        "10.0.0.1 | 00:00:00:00:00:0a", "00:00:00:00:00:0a | 00:00:00:00:00:0c",
+        "00:00:00:00:00:0c | 00:00:00:00:00:0e",
     ]  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def test_hosts_behind_one_address_have_a_link_each(tmp_path: Path) -> None:
         frames += [frame(1, 3, 64, leaf, 0x21, psn), frame(2, 3, 64, leaf, 0x22, psn)]
         frames += [frame(3, 1, 61, 0x21, leaf, psn), frame(3, 2, 61, 0x22, leaf, psn)]
     names = taps(capture(tmp_path / "leaf.pcap", frames))
-    assert list(names) == ["10.0.0.1-00:00:00:00:00:aa", "10.0.0.2-00:00:00:00:00:aa"]
+    assert list(names) == ["10.0.0.1 | 00:00:00:00:00:aa", "10.0.0.2 | 00:00:00:00:00:aa"]
 
 
 def test_a_shared_gateway_address_joins_no_routers(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_a_shared_gateway_address_joins_no_routers(tmp_path: Path) -> None:
             ]
     names = taps(capture(tmp_path / "gateways.pcap", frames))
     assert list(names) == [
-        "10.0.0.1-00:00:5e:00:01:01", "00:00:00:00:00:0a-00:00:00:00:00:f1",
-        "10.0.0.2-00:00:5e:00:01:01", "00:00:00:00:00:0b-00:00:00:00:00:f2",
+        "10.0.0.1 | 00:00:5e:00:01:01", "00:00:00:00:00:0a | 00:00:00:00:00:f1",
+        "10.0.0.2 | 00:00:5e:00:01:01", "00:00:00:00:00:0b | 00:00:00:00:00:f2",
     ]  # fmt: skip
 
 
