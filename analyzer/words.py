@@ -9,6 +9,7 @@ _STEERING = re.compile(
     rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]"
 )
 """In UTF-8: delete, C1 controls, U+061C, U+200B to U+200F, U+2028 to U+202E, U+2060 to U+206F."""
+_ETHERNET = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
@@ -17,6 +18,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def device_words(name: str) -> str:
+    """A device in a sentence: `spine3`, or `router 02:66:2d:25:06:99` without a name."""
+    return f"router {name}" if _ETHERNET.fullmatch(name) else printable(name)
 
 
 def printable_json(text: bytes) -> bytes:

@@ -13,7 +13,7 @@ from ..measures.hops.hops import TapHop, TapHops
 from ..measures.hops.state import DELAY_MOST, PACKETS_IN, SHOWN, WINDOWS
 from ..measures.hops.vantage import direction, parts_of
 from ..results.diagnosis import Evidence, Place
-from ..words import printable
+from ..words import device_words, printable
 from .case import Case
 from .finding import MOST_EVIDENCE
 
@@ -95,7 +95,7 @@ class HopGroup:
     def name(self) -> str:
         """The device, or the taps around the fault."""
         if self.device is not None:
-            return printable(self.device)
+            return device_words(self.device)
         near = self._named({hop.from_tap for hop in self.hops})
         far = self._named({hop.to_tap for hop in self.hops} - {-1})
         if not far:

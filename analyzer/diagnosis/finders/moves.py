@@ -10,7 +10,7 @@ from ...measures.hops.state import START
 from ...measures.hops.vantage import parts_of
 from ...results.diagnosis import Finding, Place
 from ...wire.packets import FULL_HOP_LIMITS
-from ...words import printable
+from ...words import device_words, printable
 from ..case import Case
 from ..finding import counted, finding
 from ..known import REHASH_CAUSES, REROUTED_NS, Finder, Known
@@ -122,7 +122,7 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
     moving = counted(len(flows), "flow")
     link = printable(names[int(left[0])])
     if abandoned:
-        nothing = "nothing comes" if device is None else f"{printable(device)} sends nothing"
+        nothing = "nothing comes" if device is None else f"{device_words(device)} sends nothing"
         return finding(
             case, "link-down", Place(to_tap=taps[int(left[0])], device=device), len(hits),
             f"{nothing} over {link} any more: {moving} moved away",
@@ -134,9 +134,9 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
         case, "rehash",
         Place(from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None, device=device),
         len(hits),
-        f"{printable(device)} moves {moving} to other links{back}" if device else
+        f"{device_words(device)} moves {moving} to other links{back}" if device else
         f"{moving} {'move' if len(flows) > 1 else 'moves'} to links parallel to {link}{back}",
-        f"check the log of {printable(device)} for changed routes or link members" if device else
+        f"check the log of {device_words(device)} for changed routes or link members" if device else
         "check the routers before these links for changed routes or link members",
         hits=hits, span=(first, last), severity="warning", costs=False,
         until_ns=last if back else None,

@@ -15,7 +15,7 @@ from ...results.base import Spraying
 from ...results.diagnosis import Finding, Kind, Place
 from ...results.flow import Flow
 from ...wire.bth import MRC, TRANSPORT_NAMES
-from ...words import printable
+from ...words import device_words, printable
 from ..case import Case
 from ..finding import called, counted, duration, finding, life_of, only
 from ..known import P99_NS, Finder, Known
@@ -66,7 +66,7 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             kind,
             Place(device=choice.device, to_tap=only(queue.place.to_tap or "" for queue in queues)),
             sum(flow.packets for flow in flows),
-            f"{printable(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
+            f"{device_words(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
             " the others" + _waits(case, queues),
             _next_step(choice, kind, idle, queues),
             hits={flow.id: flow.packets for flow in flows if flow.id in sharing},
@@ -126,7 +126,7 @@ def _waits(case: Case, queues: list[Finding]) -> str:
 
 def _next_step(choice: Choice, kind: Kind, idle: list[str], queues: list[Finding]) -> str:
     if kind == "polarisation":
-        step = f"give {printable(choice.device)} its own hash seed,"
+        step = f"give {device_words(choice.device)} its own hash seed,"
         return f"{step} or check that {printable(idle[0])} is up"
     step = "spray, or use more queue pairs or source ports per connection"
     return f"{step}; compare the speeds of the links" if queues else step
