@@ -40,7 +40,7 @@ from .headers import (
     looks_like_roce,
     may_carry_frames,
 )
-from .links import MOST_LINKS, Links
+from .links import ETHERTYPE_LLDP, MOST_LINKS, Links, note_advertised
 from .mrc import MRC_UDP_PORT, FlowLabelOf, FlowLabels, looks_like_mrc, mrc_rows, number_paths
 from .sessions import MAX_SESSIONS
 from .sflow import note_samples
@@ -550,6 +550,7 @@ class Decoder:
         ]
         self.counters.set_rates(np.array(rates, np.int64))
         columns = self._pool.take(len(frames))
+        advertised = self._advertisements()
         done: Int = 0
         rows: Int = 0
         wrapped: Int
@@ -569,8 +570,15 @@ class Decoder:
                 self.counters.arrays,
             )
             if wrapped or done == len(frames):
+                if self._advertisements() > advertised:
+                    note_advertised(frames, self.registry)
                 return table_of(columns, int(rows)), int(done)
             self.registry.endpoints.grow()
+
+    def _advertisements(self) -> int:
+        """Frames that may be of LLDP or CDP so far."""
+        ethertypes = self.counters.arrays.ethertypes
+        return int(ethertypes[ETHERTYPE_LLDP] + ethertypes[0]) if self.links is not None else 0
 
     def warm_up(self, nothing: FrameBatch) -> None:
         """Compile or load all machine code before the first frame; `nothing` is an empty batch."""

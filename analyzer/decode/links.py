@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...kernels.kernel import Int32s, Ints, UInt64s, inlined, kernel
 from ...kernels.records import NamedTuple
-from ..wire.frames import LINKTYPE_ETHERNET
+from ..wire.frames import LINKTYPE_ETHERNET, FrameBatch
 from ..wire.packets import FULL_HOP_LIMITS, I64, U8, PacketTable
 from ..wire.registry import Registry, name_links, salt
 from ..wire.taps import Link, Tap
@@ -280,3 +280,71 @@ class Links:
                 for tap in taps:
                     self._link_at(tap).is_one_of_several = True
         name_links(self._registry)
+
+
+# Names that devices advertise: LLDP (IEEE 802.1AB) and CDP, from the address of the port.
+
+ETHERTYPE_LLDP: Final = 0x88CC
+_CDP = bytes.fromhex("01000ccccccc"), bytes.fromhex("aaaa0300000c2000")
+"""The address to which CDP goes, and its header after the length of the frame."""
+_CHASSIS, _PORT, _SYSTEM = 1, 2, 5
+_BY_ADDRESS, _BY_INTERFACE, _BY_AGENT = 4, 5, 7
+"""Kinds of identifiers: of a chassis an Ethernet address, of a port its name, or a local text."""
+_MOST_ADVERTISED = 1 << 14
+_LONGEST_NAME = 64
+
+
+def note_advertised(frames: FrameBatch, registry: Registry) -> None:
+    """Learn the names of devices and ports from frames of LLDP and CDP."""
+    ours = np.flatnonzero((frames.captured >= 22) & (frames.link_type == LINKTYPE_ETHERNET))
+    at = frames.offset[ours]
+    ethertype = frames.data[at + 12].astype(np.uint16) << 8 | frames.data[at + 13]
+    for n in ours[(ethertype == ETHERTYPE_LLDP) | (ethertype < 0x0600)].tolist():
+        begin = int(frames.offset[n])
+        frame = frames.data[begin : begin + int(frames.captured[n])].tobytes()
+        told = _lldp(frame[14:]) if frame[12] == ETHERTYPE_LLDP >> 8 else _cdp(frame)
+        if told is None or len(registry.advertised) >= _MOST_ADVERTISED:
+            continue
+        system, port, chassis = told
+        sender = int.from_bytes(frame[6:12])
+        registry.advertised[sender] = f"{system}:{port}" if port else system
+        if chassis:
+            registry.advertised.setdefault(chassis, system)
+
+
+def _lldp(content: bytes) -> tuple[str, str, int] | None:
+    """(system, port, Ethernet address of the chassis or 0); None without a system name."""
+    system, port, chassis = "", "", 0
+    while len(content) >= 2:
+        head = int.from_bytes(content[:2])
+        kind, end = head >> 9, 2 + (head & 0x1FF)
+        value, content = content[2:end], content[end:]
+        if kind == 0 or len(value) < end - 2:
+            break
+        if kind == _CHASSIS and len(value) == 7 and value[0] == _BY_ADDRESS:
+            chassis = int.from_bytes(value[1:])
+        elif kind == _PORT and value[:1] in (bytes([_BY_INTERFACE]), bytes([_BY_AGENT])):
+            port = _text(value[1:])
+        elif kind == _SYSTEM:
+            system = _text(value)
+    return (system, port, chassis) if system else None
+
+
+def _cdp(frame: bytes) -> tuple[str, str, int] | None:
+    """As `_lldp`."""
+    if frame[:6] != _CDP[0] or frame[14:22] != _CDP[1]:
+        return None
+    content, texts = frame[26:], {}
+    while len(content) >= 4:
+        kind, length = int.from_bytes(content[:2]), int.from_bytes(content[2:4])
+        if not 4 <= length <= len(content):
+            break
+        texts[kind] = _text(content[4:length])
+        content = content[length:]
+    return (texts[1], texts.get(3, ""), 0) if texts.get(1) else None
+
+
+def _text(value: bytes) -> str:
+    """A name without the signs that have a meaning in names of links."""
+    text = value[:_LONGEST_NAME].decode("utf-8", "replace")
+    return "".join(c for c in text if c.isprintable() and c not in "|:").strip()

@@ -66,8 +66,8 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             kind,
             Place(device=choice.device, to_tap=only(queue.place.to_tap or "" for queue in queues)),
             sum(flow.packets for flow in flows),
-            f"{device_words(choice.device)} leaves {links} idle: {counted(len(placed), 'flow')} share"
-            " the others" + _waits(case, queues),
+            f"{device_words(choice.device)} leaves {links} idle:"
+            f" {counted(len(placed), 'flow')} share the others" + _waits(case, queues),
             _next_step(choice, kind, idle, queues),
             hits={flow.id: flow.packets for flow in flows if flow.id in sharing},
             span=life_of(case, flows),

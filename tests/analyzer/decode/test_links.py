@@ -285,3 +285,37 @@ def test_names_cannot_bring_control_characters_to_a_terminal(tmp_path: Path) -> 
     out = subprocess.run(command, capture_output=True, check=True)
     assert b"leaf" in out.stdout
     assert b"\x1b[31m" not in out.stdout
+
+
+def lldp(port: int, system: str, name: str, chassis: int) -> bytes:
+    """An advertisement from a port, byte by byte from IEEE 802.1AB."""
+
+    def tlv(kind: int, value: bytes) -> bytes:
+        return struct.pack(">H", kind << 9 | len(value)) + value
+
+    content = tlv(1, b"\x04" + chassis.to_bytes(6)) + tlv(2, b"\x05" + name.encode())
+    content += tlv(3, b"\x00\x78") + tlv(5, system.encode()) + tlv(0, b"")
+    return bytes.fromhex("0180c200000e") + port.to_bytes(6) + b"\x88\xcc" + content
+
+
+def cdp(port: int, system: str, name: str) -> bytes:
+    def tlv(kind: int, value: bytes) -> bytes:
+        return struct.pack(">HH", kind, 4 + len(value)) + value
+
+    content = bytes.fromhex("aaaa0300000c2000") + b"\x02\xb4\0\0"
+    content += tlv(1, system.encode()) + tlv(3, name.encode())
+    return (
+        bytes.fromhex("01000ccccccc") + port.to_bytes(6)
+        + struct.pack(">H", len(content)) + content
+    )  # fmt: skip
+
+
+def test_devices_that_advertise_themselves_have_their_names(tmp_path: Path) -> None:
+    frames = [lldp(0x0B, "leaf1", "swp3", 0xAA), cdp(0x0C, "spine-2.dc", "Ethernet1/1")]
+    frames += [frame(1, 2, 63 - n % 2, 0x0C + n % 2, 0x0B + 5 * (n % 2), n // 2) for n in range(40)]
+    frames.insert(20, lldp(0x0D, "leaf2\x1b[31m", "swp1", 0xAB))
+    frames.insert(21, lldp(0x0D, "", "swp1", 0xAB)[:-9])  # cut
+    path = capture(tmp_path / "all.pcap", frames)
+    assert list(taps(path)) == ["leaf1 | spine-2.dc", "leaf2[31m | spine-2.dc"]
+    named = taps(path, ethers={0x0C: "spine2", 0x0D: "leaf2:swp9"})
+    assert list(named) == ["leaf1-spine2", "leaf2-spine2"]
