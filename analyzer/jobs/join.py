@@ -95,6 +95,7 @@ NOTE = "job logs: "
 """Begins every note."""
 
 _Key = tuple[str, int]
+_NOWHERE: _Key = ("", -1)
 
 
 @dataclass
@@ -311,13 +312,18 @@ class Join:
         return events
 
     def _flow_of(self, error: LoggedError, pair: LoggedPair | None, places: _Places) -> int | None:
-        """The flow whose packets failed: that of a logged queue pair, else the one to the other end
-        that the error names, else the one from a queue pair of the device."""
-        number = None if pair is None else places.flow_of.get(id(pair))
-        if number is not None and pair is not None and pair.sends:
-            return self._data(number)
-        if number is not None:
-            return number
+        """The flow whose packets failed: that of a logged queue pair, else the only one to the
+        other end that the error names, else the one from a queue pair of the device."""
+        if pair is not None:
+            number = places.flow_of.get(id(pair))
+            if number is not None:
+                return self._data(number) if pair.sends else number
+            flows = [
+                flow
+                for flow in places.to.get(pair.remote or _NOWHERE, ())
+                if flow.src == self._address(pair) and in_time(pair, flow)
+            ]
+            return flows[0].number if len(flows) == 1 else None
         local = self._local(error)
         if error.remote is not None and error.remote_qpn is not None:
             flows = [
@@ -349,17 +355,16 @@ class Join:
 
     def _is_here(self, error: LoggedError, pair: LoggedPair | None, places: _Places) -> bool:
         """Whether an error is of an address, or else of a process, in the capture."""
-        addresses = {error.local, error.remote}
-        if addresses == {None} and pair is None:
+        addresses = {error.local, error.remote, None if pair is None else self._address(pair)}
+        if addresses == {None}:
             addresses = {self._local(error), *self._speakers.get(error.speaker, ())}
         return not addresses.isdisjoint(places.addresses)
 
     def _is_unplaced(self, error: LoggedError, pair: LoggedPair | None) -> bool:
         """Whether nothing shows which addresses an error is about."""
         located = None if pair is None else self._address(pair)
-        return {error.local, error.remote, located, self._local(error)} == {
-            None
-        } and not self._speakers.get(error.speaker)
+        known = (error.local, error.remote, located, self._local(error))
+        return not any(known) and not self._speakers.get(error.speaker)
 
     def _failed(self, error: LoggedError) -> LoggedPair | None:
         """The queue pair of the process that reports an error."""

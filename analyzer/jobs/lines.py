@@ -302,6 +302,10 @@ _OPENED = re.compile(r"initialized device '([\w.\-]{1,64})' \(")
 _CLOSED = re.compile(r"destroying ib device ([\w.\-]{1,64})$")
 _SYNDROME = re.compile(r".{1,80} on ([\w.\-]{1,64}):\d{1,3}/RoCE \(synd 0x([0-9a-f]{1,2}) vend ")
 _UCX_FAILED = re.compile(r"(?:RC|DCI|DC|UD|XRC) QP 0x([0-9a-f]{1,6}) wqe\[\d{1,6}\]: ")
+_UCX_FAILED_1_5 = re.compile(
+    r"(?:FATAL: )?Error on ([\w.\-]{1,64}):\d{1,3} QP 0x([0-9a-f]{1,6}) wqe\[\d{1,6}\]: .{1,80}"
+    r" \(synd 0x([0-9a-f]{1,2}) vend "
+)
 _UCX_COMPLETION = re.compile(
     r"send completion with error: ([\w /\-]{1,80}?) \[qpn 0x([0-9a-f]{1,6}) wrid 0x"
 )
@@ -395,6 +399,10 @@ class UcxLog:
         if (match := _UCX_FAILED.match(text)) and thread in self._statuses:
             status, device = self._statuses.pop(thread)
             return True, ErrorLine(int(match[1], 16), status, None, *_remote(text), device)
+        if match := _UCX_FAILED_1_5.match(text):
+            device, qpn, syndrome = match.groups()
+            status = _STATUSES.get(int(syndrome, 16))
+            return True, ErrorLine(int(qpn, 16), status, None, None, None, device)
         if match := _UCX_COMPLETION.match(text):
             status = _STATUS_NAMES.get(match[1])
             return True, ErrorLine(int(match[2], 16), status, None, *_remote(text))

@@ -81,8 +81,13 @@ class _Programs:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all ends are printed; of a file that begins within them, the other ends."""
+        """Whether all ends are printed; of a file that begins within them, the other ends.
+
+        Each has a GID, or none has, as on InfiniBand.
+        """
         own, others = len(self.ends[True]), len(self.ends[False])
+        if len(self.without_gid) not in (0, own + others):
+            return False
         if not self.devices:
             return 0 < others >= own
         headers = len(self.numbers) in (0, len(self.devices))

@@ -445,6 +445,22 @@ def test_errors_of_ucx_are_events(joined, data, begun_s):
     assert abs(event.time_ns / 1e9 - begun_s - 1) < 1e-3
 
 
+def test_an_error_in_a_capture_of_one_direction(data, tmp_path, begun_s):
+    """No packet goes to the queue pair that reports it."""
+    own, far = qpns(data, LOSSY, "client"), qpns(data, LOSSY, "server")
+    path = tmp_path / "x.log"
+    log = [
+        *ucx_ends(data, LOSSY, begun_s)[0],
+        *ucx_error(begun_s, f"{hex(own[1])} wqe[0]: SEND", "RC"),
+    ]
+    path.write_text("".join(f"{line}\n" for line in log))
+    options = AnalyzeOptions(job_logs=(str(path),), filter="src == 10.0.0.1")
+    result = analyze([str(data / LOSSY)], options)
+    (event,) = errors(result)
+    assert {flow.src for flow in result.flows} == {"10.0.0.1"}
+    assert result.flows[event.flow].dest_qp == far[1]
+
+
 def ucx_error(begun_s, text, kind="DCI", host="nodea", device="rxe0"):
     """Both lines of an error one second after the flows begin."""
     head = f"[{begun_s + 1:.6f}] [{host}:100:0]     ib_mlx5_log.c:179  UCX  ERROR "

@@ -486,6 +486,13 @@ SYNDROME = "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81
             ],
             ErrorLine(0x92C, 12, None, "2.1.3.16", 0x92B),
         ),
+        (
+            [
+                "[ast1815:6807 :0:6807] ib_mlx5_log.c:115  FATAL: Error on mlx5_3:1 QP 0xe6d7"
+                " wqe[7821]: Transport retry count exceeded (synd 0x15 vend 0x81) opcode SEND"
+            ],
+            ErrorLine(0xE6D7, 12, None, None, None, "mlx5_3"),
+        ),
     ],
 )
 def test_errors_ucx(lines, what):

@@ -136,6 +136,22 @@ def test_mixed_lines_name_no_wrong_device_address_or_other_end(data):
         )
 
 
+def test_the_last_gid_of_a_program_may_come_after_the_header_of_the_next():
+    lines = [*list(run(0x100))[:6], *run(0x200, "mlx5_1")]
+    lines.insert(7, list(run(0x100))[6])
+    found, log = heard(lines)
+    assert found == pairs(0x100, None, mixed=True) + pairs(0x200, None, mixed=True)
+    assert log.unmatched_lines == 0
+
+
+def test_programs_on_infiniband_print_no_gid():
+    lines = [line for line in (*run(0x100), *run(0x200, "mlx5_1")) if "GID" not in line]
+    assert [(pair.qpn, pair.device, pair.address) for pair in heard(lines)[0]] == [
+        (0x100, "mlx5_0", None),
+        (0x200, "mlx5_1", None),
+    ]
+
+
 def test_the_text_before_their_lines_tells_programs_apart():
     logs = [
         [f"node7: {line}" for line in run(0x100)],
