@@ -10,8 +10,10 @@ from functools import cached_property
 import numpy as np
 from msgspec import UNSET
 
+from ...kernels.kernel import Ints
 from ..measures.hops.hops import TapHops
 from ..measures.measuring import Measuring
+from ..measures.spraying import tap_places
 from ..measures.troubles import LATE, LATE_AFTER
 from ..results.analysis import CaptureLoss, Hop, TapClock
 from ..results.base import Event, Imbalance
@@ -65,6 +67,13 @@ class Case:
     def gaps(self) -> Gaps:
         """Gaps in the captures of taps."""
         return gaps_of(self.registry.taps)
+
+    @cached_property
+    def parallel_places(self) -> Ints:
+        """int64[taps]: parallel taps share a number."""
+        measuring, flows = self.measuring, self.measuring.tracker.flows
+        copies, taps = measuring.tracker.copies, len(self.registry.taps)
+        return tap_places(measuring.taps, flows["src"], flows["dst"], copies, taps)
 
     @cached_property
     def dropping(self) -> frozenset[str]:

@@ -540,10 +540,14 @@ def _loss_before(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding
         if (trouble := troubles.of(flow.id, kind))
     ]
     packets = sum(lost.values())
-    could = packets + sum(flow.data_packets for flow in of_same_hosts(case, group))
+    tap = tap_of(case, seen)
+    alike = of_same_hosts(case, group)
+    if tap is not None and case.tap_hops is not None:  # of parallel links, the packets of this one
+        first_taps, number = case.tap_hops.first_taps(), case.registry.tap_names.index(tap)
+        alike = [flow for flow in alike if first_taps.get(flow.id, number) == number]
+    could = packets + sum(flow.data_packets for flow in alike)
     first = min((t.first_ns for t in seen), default=min(flow.first_time_ns for flow in group))
     last = max((t.last_ns for t in seen), default=max(flow.last_time_ns for flow in group))
-    tap = tap_of(case, seen)
     says = f"{packets_of(packets, could)} from {hosts(group)} are lost {before(case, tap)}"
     resent = sum(_retransmissions(flow, lost[flow.id]) for flow in group)
     if resent:
@@ -636,6 +640,10 @@ def losses_after(case: Case, known: Known) -> Iterator[Finding]:
         if explained or unknown or refuses_one(case, f):
             continue
         hit.append(case.flows[f])
+    for tap, beyond in _beyond_one_link(case, hit):
+        yield _loss_after(case, "loss", beyond, tap)
+        gone = {flow.id for flow in beyond}
+        hit = [flow for flow in hit if flow.id not in gone]
     for group in by_hosts(hit):
         late = [flow for flow in group if _late_share(case, [flow]) > LATE_SHARE]
         if late and _late_share(case, group) <= LATE_SHARE:
@@ -643,6 +651,57 @@ def losses_after(case: Case, known: Known) -> Iterator[Finding]:
         lost = [flow for flow in group if flow not in late]
         yield from (_loss_after(case, "loss", part) for part in by_hosts(lost))
         yield from (_loss_after(case, "reordering", part) for part in by_hosts(late))
+
+
+MOST_OF_LOSS = 0.8
+"""Share of the losses after parallel links from which one of them is named."""
+
+
+def _beyond_one_link(case: Case, hit: list[Flow]) -> Iterator[tuple[int, list[Flow]]]:
+    """The flows that lose packets after one of several parallel links, by that link: it has most of
+    the losses, and more than its share of the packets makes likely."""
+    if case.tap_hops is None or not hit:
+        return
+    last_tap = case.tap_hops.last_taps()
+    places = case.parallel_places
+    lost: dict[int, list[Flow]] = {}
+    for flow in hit:
+        if (tap := last_tap.get(flow.id)) is not None:
+            lost.setdefault(tap, []).append(flow)
+    for tap, flows in lost.items():
+        beside = {t for t in last_tap.values() if places[t] == places[tap]}
+        share = _data_at(case, last_tap, {tap}, flows) / max(
+            _data_at(case, last_tap, beside, flows), 1
+        )
+        packets = {t: _naked_packets(case, lost.get(t, [])) for t in beside}
+        total = sum(packets.values())
+        if len(beside) < 2 or packets[tap] < MOST_OF_LOSS * total:
+            continue
+        if seldom_by_chance(packets[tap], total, share):
+            yield tap, flows
+
+
+def seldom_by_chance(hits: int, tries: int, share: float) -> bool:
+    """Whether this many of the tries or more would seldom hit something with this share."""
+    if not 0 < share < 1:
+        return False
+    terms = range(hits, tries + 1)
+    return sum(comb(tries, k) * share**k * (1 - share) ** (tries - k) for k in terms) < CHANCE
+
+
+def _data_at(case: Case, last_tap: Mapping[int, int], taps: set[int], like: list[Flow]) -> int:
+    """Data packets of the flows that leave the view at these taps and come as far as these flows
+    do: from hosts of the same side."""
+    sources = {flow.src for flow in like}
+    return sum(
+        flow.data_packets
+        for flow in case.flows
+        if last_tap.get(flow.id) in taps and flow.src in sources
+    )
+
+
+def _naked_packets(case: Case, flows: Iterable[Flow]) -> int:
+    return sum(trouble.packets for flow in flows for trouble in _naked(case, flow.id))
 
 
 def _late_share(case: Case, flows: Iterable[Flow]) -> float:
@@ -666,15 +725,24 @@ def _hidden(case: Case, flow: Flow) -> bool:
     return bool(gaps_in(flow, case.gaps)) or any(tap in case.gaps for tap in flow.taps)
 
 
-def _loss_after(case: Case, kind: Kind, group: list[Flow]) -> Finding:
+def _loss_after(case: Case, kind: Kind, group: list[Flow], beyond: int | None = None) -> Finding:
+    """beyond: the link after which these flows lose packets, and not those over parallel links."""
     seen = [trouble for flow in group for trouble in _naked(case, flow.id)]
-    could = sum(flow.data_packets for flow in of_same_hosts(case, group))
+    last_tap = {} if case.tap_hops is None else case.tap_hops.last_taps()
+    if beyond is None:
+        could = sum(flow.data_packets for flow in of_same_hosts(case, group))
+    else:
+        could = _data_at(case, last_tap, {beyond}, group)
     packets = sum(trouble.packets for trouble in seen)
     rare = wilson(packets, could)[1] <= RARE
     hidden = case.measuring.many_taps and any(_hidden(case, flow) for flow in group)
     link = only(link_of_receiver(case, flow) or "" for flow in group) or None
     receiver = only(flow.dst for flow in group)
-    tap = link or tap_of(case, seen)
+    names = case.registry.tap_names
+    last = {last_tap.get(flow.id) for flow in group}
+    tap = link or only("" if t is None else names[t] for t in last) or None
+    if case.tap_hops is None:
+        tap = tap_of(case, seen)
     parted = any(seen_in_part(flow) for flow in group)
     if hidden or parted:  # they may be lost, or late, between taps, or on a way without one
         link = tap = None

@@ -120,6 +120,14 @@ class TapHops:
     set_forward: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """By tap whose clock is set forward: how many times, and by how much in all, ns."""
 
+    def last_taps(self) -> dict[int, int]:
+        """By flow: the tap that saw its packets last, where it is one."""
+        return _only_taps(self.ended["flow"], self.ended["tap"])
+
+    def first_taps(self) -> dict[int, int]:
+        """By flow: the tap that saw its packets first, where it is one."""
+        return _only_taps(self.starts["flow"], self.starts["to_tap"])
+
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
         of EDGE over all hops."""
@@ -151,6 +159,14 @@ class TapHops:
         visits = self.visits.copy()
         visits["moves"][np.isin(ends, list(taps)).any(axis=0)] = 0
         return replace(self, hops=hops, missed=missed, visits=visits)
+
+
+def _only_taps(flows: NDArray[Any], taps: NDArray[Any]) -> dict[int, int]:
+    """The tap of each flow, where it is one; a flow and a tap per record."""
+    taps_of: dict[int, set[int]] = defaultdict(set)
+    for flow, tap in zip(flows.tolist(), taps.tolist(), strict=True):
+        taps_of[flow].add(tap)
+    return {flow: min(its) for flow, its in taps_of.items() if len(its) == 1}
 
 
 def spread_times(begin: int, end: int, count: int) -> NDArray[np.int64]:
