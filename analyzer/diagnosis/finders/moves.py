@@ -49,7 +49,8 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
         at_device = at_device[np.argsort(at_device["first_move_ns"], kind="stable")]
         starts = np.flatnonzero(np.diff(at_device["first_move_ns"]) > TOGETHER_NS) + 1
         clusters += [(device, cluster) for cluster in np.split(at_device, starts)]
-    down_ns = None  # the routers on either side of a link notice one after the other
+    # The routers on either side of a link notice one after the other that it is down.
+    down: dict[str | None, int] = {}
     for device, cluster in sorted(clusters, key=lambda item: int(item[1]["first_move_ns"].min())):
         flows = np.unique(cluster["flow"])
         if len(flows) < LEAST_FLOWS:
@@ -61,11 +62,12 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
             continue
         if any(known.explains(REHASH_CAUSES, int(f), first, last) for f in flows):
             continue
-        if down_ns is not None and first - down_ns <= REROUTED_NS:
-            continue
         move = _move(case, device, cluster, first, last)
+        soon = down and first - max(down.values()) <= REROUTED_NS
+        if soon and (device is None or move.place.to_tap in down):
+            continue
         if move.kind == "link-down":
-            down_ns = first
+            down[move.place.to_tap] = first
         yield move
 
 

@@ -6,6 +6,7 @@ import pytest
 from fabric_captures import (
     MS,
     START_NS,
+    Run,
     address,
     by_port,
     diagnosis,
@@ -117,3 +118,22 @@ def test_sprayed_flows_do_not_move(tmp_path):
     run = simulate(route=lambda packet, now: 1 + packet.ip_id % 4)
     found = diagnosis(write(tmp_path, run.taps)).findings
     assert [(one.kind, one.severity) for one in found] == [("spraying", "note")]
+
+
+@pytest.mark.parametrize("leaf", [1, 2])
+def test_the_uplinks_of_one_leaf_show_the_link_that_went_down(leaf, tmp_path):
+    """No second tap is needed: the links of a leaf are parallel."""
+    run = simulate(route=away_from_spine_2(2 * leaf - 1, 2 * leaf))
+    uplinks = {tap: seen for tap, seen in run.taps.items() if f"leaf{leaf}-spine" in tap}
+    (one,) = severe(tmp_path, Run(uplinks, run.hits))
+    assert (one.kind, one.place.device) == ("link-down", f"leaf{leaf}")
+    assert flows_of(one) == moved(run, leaf)[0]
+    assert abs(one.from_ns - START_NS - FROM) < 8 * MS
+
+
+def test_the_uplinks_of_one_leaf_show_a_rehash(tmp_path):
+    run = simulate(route=rehashed((1, 2), FROM, LAST))
+    uplinks = {tap: seen for tap, seen in run.taps.items() if "leaf1-spine" in tap}
+    (one,) = severe(tmp_path, Run(uplinks, run.hits))
+    assert (one.kind, one.place.device) == ("rehash", "leaf1")
+    assert flows_of(one) == moved(run, 1)[0]
