@@ -204,11 +204,13 @@ def _fit(
         level, reasons = (1 if is_between else 2), [f"only the effect {kind}"]
     else:
         return f"{kind} is not {best}"
-    place = _place(fault, finding, ports)
+    place = _place(view, fault, finding, ports)
     if isinstance(place, str):
         return place
     if not _shares_victims(fault, finding):
         return "other flows"
+    if view.kind == "one_host" and kind in effects:
+        place = max(place, 2)  # the victims are what a host's link shows
     if place < level:
         level = place
         reasons.append("no place" if place == 1 else "a wider place")
@@ -227,12 +229,17 @@ def _fit(
 
 
 def _place(
-    fault: dict[str, Any], finding: dict[str, Any], ports: dict[str, tuple[str, str]]
+    view: View,
+    fault: dict[str, Any],
+    finding: dict[str, Any],
+    ports: dict[str, tuple[str, str]],
 ) -> int | str:
     """Level of the place: 3 exact, 2 wider, 1 none; or the contradiction."""
     place = finding["place"]
     ends = {name: named(place[f"{name}_tap"], ports) for name in ("from", "to")}
     device = named(place["device"], ports).devices | ends["from"].devices | ends["to"].devices
+    if not (fault["capture"] or fault["device"] or fault["host"]):
+        return 3
     if fault["capture"]:
         return 3 if fault["capture"] in (place["capture"], *(e.link for e in ends.values())) else 1
     before, after = ends["from"].link, ends["to"].link
@@ -260,7 +267,28 @@ def _place(
             return 3
         if place["host"]:
             return 2
-    return 2 if before or after or device else 1
+    if before or after or device:
+        return 2
+    return _outside(view, fault, place["direction"])
+
+
+def _outside(view: View, fault: dict[str, Any], direction: str | None) -> int | str:
+    """Level of a place that is "before the tap" or "after the tap" of no tap by name: of all links
+    of the view. Where a mirror has several links of one way, this says nothing."""
+    if direction not in ("before the tap", "after the tap"):
+        return 1
+    side = "to" if direction == "before the tap" else "from"
+    links = [LINKS[number] for number in np.unique(view.frames.link).tolist()]
+    sides, is_clear = set(), True
+    for src, dst in {(src, dst) for src, dst, *_ in fault["affected"]}:
+        stages = [set(stage) & set(links) for stage in way(host_of(src), host_of(dst))]
+        is_clear &= sum(map(bool, stages)) < 2
+        for link in set().union(*stages):
+            sides.add(_side(fault, host_of(src), host_of(dst), link))
+    sides -= {None, "beside"}
+    if sides <= {side}:
+        return 2
+    return 1 if len(view.files) == 1 and not is_clear else f"place: {direction}"
 
 
 def _side(fault: dict[str, Any], src: str, dst: str, link: str | None) -> str | None:
@@ -293,7 +321,14 @@ def _number(view: View, fault: dict[str, Any], finding: dict[str, Any]) -> tuple
     """(level, reason) where the number of packets lowers it; -1: it is false."""
     if fault["count"] not in EXACT or fault["packets"] is None:
         return None
-    said, most, least = finding["packets"], fault["packets"], fault["sure_packets"]
+    said, seen = finding["packets"], set(np.unique(view.frames.flow).tolist())
+    unsure = fault["packets"] - fault["sure_packets"]
+    most = sum(
+        packets or 0
+        for (src, dst, qp, packets) in fault["affected"]
+        if _flow_number(src, dst, qp) in seen
+    )
+    least = most - unsure
     if finding["kind"] not in (*LOSSES, "ecn-marking", "duplication", "dscp-mismatch"):
         return None
     if said > most * 1.1 + 2:
@@ -332,17 +367,24 @@ def has_both_sides(view: View, fault: dict[str, Any]) -> bool:
     """Whether the view has a tap right before the fault and one right after it, while it lasts."""
     links = {LINKS[number] for number in np.unique(view.frames.link).tolist()}
     is_around = links & set(fault["from_taps"]) and links & set(fault["to_taps"])
-    return bool(is_around) and len(_during(view, fault)) > 0
+    times = view.frames.time_ns
+    is_over = fault["until_ns"] is not None and fault["until_ns"] < times[0]
+    begins_later = fault["from_ns"] is not None and fault["from_ns"] > times[-1]
+    return bool(is_around) and not (is_over or begins_later)
+
+
+EFFECTS_NS = 50_000_000
+"""Retransmissions come so soon, and also later."""
 
 
 def _during(view: View, fault: dict[str, Any]) -> Frames:
-    """Frames of the time of a fault and of the second after it, which shows its effects."""
+    """Frames of the time of a fault and of the time after it that shows its effects."""
     frames = view.frames
     rows = np.ones(len(frames), bool)
     if fault["from_ns"] is not None:
         rows &= frames.time_ns >= fault["from_ns"]
     if fault["until_ns"] is not None:
-        rows &= frames.time_ns <= fault["until_ns"] + 10**9
+        rows &= frames.time_ns <= fault["until_ns"] + EFFECTS_NS
     return frames.take(rows)
 
 
@@ -364,16 +406,17 @@ def evidence(view: View, fault: dict[str, Any]) -> bool:
     if fault["count"] == "delayed":
         return has_both_sides(view, fault)
     if fault["count"] in ("lost", "overtaken") or "loss" in fault["kinds"]:
-        within = fault["from_ns"] is None or fault["from_ns"] < int(view.frames.time_ns[-1])
-        return (within and has_both_sides(view, fault)) or _rewinds(frames, fault) >= LEAST_PACKETS
+        return has_both_sides(view, fault) or _rewinds(frames, fault) >= LEAST_PACKETS
     return bool(_of_victims(frames, fault).sum() >= LEAST_PACKETS)
 
 
+def _flow_number(src: str, dst: str, dest_qp: int) -> int:
+    """As `Frames.flow`."""
+    return int(host_of(src)[1:]) << 28 | int(host_of(dst)[1:]) << 24 | dest_qp
+
+
 def _of_victims(frames: Frames, fault: dict[str, Any]) -> np.ndarray:
-    numbers = [
-        int(host_of(src)[1:]) << 28 | int(host_of(dst)[1:]) << 24 | qp
-        for src, dst, qp, *_ in fault["affected"]
-    ]
+    numbers = [_flow_number(src, dst, qp) for src, dst, qp, *_ in fault["affected"]]
     return frames.is_roce & np.isin(frames.flow, numbers)
 
 

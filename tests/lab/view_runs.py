@@ -17,11 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rocescope.cli import run as run_command
 
 from . import drawn
-from .verdicts import VERDICTS, Judgement, judge, table
-from .views import VIEWS, View, devices, read_frames, views_of
+from .__main__ import draw_and_run
+from .packets import links_of
+from .topology import HOSTS, LEAVES, LINKS
+from .verdicts import VERDICTS, Judgement, Verdict, judge, table
+from .views import VIEWS, Frames, View, devices, read_frames, views_of
 
 REAL_KINDS = (
     "clean", "gray-loss", "blackhole", "slow-link", "ce-marks", "rehash", "link-down", "incast",
@@ -29,6 +34,72 @@ REAL_KINDS = (
 )  # fmt: skip
 """Kinds of the lab whose faults the views are judged by: losses, queues, marks, moves."""
 DETAILED = ("wrong", "silent", "error")
+
+
+DATA = Path(__file__).parents[1] / "data"
+BUNDLED = {
+    "r01_clean_write": DATA / "leafspine" / "r01_clean_write",
+    "r03_link_down_reroute": DATA / "whole_leafspine" / "r03_link_down_reroute",
+    "r09_packet_spray_h1": DATA / "whole_leafspine" / "r09_packet_spray_h1",
+}
+"""Real runs of Soft-RoCE hosts, whose faults tests/data/README.md tells."""
+
+
+def bundled_truth(name: str, frames: Frames) -> dict[str, Any]:
+    """The truth of a bundled run, in the form of truth.json: who lost what from its captures."""
+    expected = []
+    if name.startswith("r03"):
+        down = _loss_at(frames, "spine2", "leaf2-spine2", "leaf1-spine2")
+        expected.append(down | {"kinds": ["link-down", "outage", "blackhole"]})
+        for leaf in LEAVES:
+            moves = {"kinds": ["rehash", "link-down"], "count": None, "required": False}
+            moves |= {"from_taps": links_of(leaf, "H"), "to_taps": links_of(leaf, "spine")}
+            moves |= {"device": f"leaf{leaf}", "neighbours": ["spine2"], "affected": []}
+            expected.append(down | moves)
+    elif name.startswith("r09"):
+        slow = _loss_at(frames, "spine2", "leaf1-spine2", "leaf2-spine2")
+        slow |= {"set_ns": int(frames.time_ns[0]), "until_ns": None}
+        expected.append(slow | {"kinds": ["rate-limit", "queueing"]})
+        sprayed = [flow for flow in slow["affected"] if flow[0].startswith("10.1.1.")]
+        anywhere = {"from_taps": [], "to_taps": [], "device": None, "required": False}
+        anywhere |= {"count": None, "affected": sprayed, "set_ns": None, "from_ns": None}
+        expected.append(slow | anywhere | {"kinds": ["reordering", "spraying"]})
+    return {"kind": name, "options": [], "expected": expected}
+
+
+def _loss_at(frames: Frames, device: str, before: str, after: str) -> dict[str, Any]:
+    """The packets that one tap saw and the next one did not."""
+    number = {link: LINKS.index(link) for link in (before, after)}
+    source = frames.ends[0]
+    from_leaf = np.array([0, *HOSTS.values()])[source] == int(before[4])
+    rows = frames.is_roce & from_leaf
+    columns = (frames.flow, frames.psn, frames.opcode, frames.number(18, 2))
+    keys = np.stack(columns, axis=1)
+    passed = set(map(tuple, keys[rows & (frames.link == number[after])].tolist()))
+    sent = np.flatnonzero(rows & (frames.link == number[before]))
+    lost = [row for row in sent.tolist() if tuple(keys[row].tolist()) not in passed]
+    ends = [frames.data[row, 26:34].tolist() for row in lost]
+    flows = Counter(
+        (".".join(map(str, end[:4])), ".".join(map(str, end[4:])), int(frames.flow[row]) & 0xFFFFFF)
+        for row, end in zip(lost, ends, strict=True)
+    )
+    first, last = int(frames.time_ns[lost[0]]), int(frames.time_ns[lost[-1]])
+    return {
+        "count": "lost",
+        "required": True,
+        "severity": "warning",
+        "from_taps": [before],
+        "to_taps": [after],
+        "device": device,
+        "host": None,
+        "capture": None,
+        "set_ns": first,
+        "from_ns": first,
+        "until_ns": last,
+        "packets": len(lost),
+        "sure_packets": len(lost),
+        "affected": [[*flow, packets] for flow, packets in flows.items()],
+    }
 
 
 def judge_view(
@@ -41,16 +112,20 @@ def judge_view(
     with contextlib.redirect_stderr(said):
         code = run_command([*words, "--progress", "none", "--output", str(result)])
     if code:
-        return Judgement(view.name, "error", [said.getvalue().strip()])
+        headers = int(view.frames.headers_bytes.min())
+        verdict: Verdict = "unseen" if headers > view.snap else "error"
+        return Judgement(view.name, verdict, [said.getvalue().strip()])
     findings = json.loads(result.read_text())["diagnosis"]["findings"]
-    return judge(view, truth, findings, ports)
+    return judge(view, truth, findings, ports | devices(view.frames))
 
 
-def judge_run(
-    folder: Path, truth: dict[str, Any], wanted: list[str] | None = None
-) -> Iterator[Judgement]:
-    """The verdicts of the views of a run."""
+def judge_run(folder: Path, wanted: list[str] | None = None) -> Iterator[Judgement]:
+    """The verdicts of the views of a run: a folder with truth.json, or a bundled one."""
     frames = read_frames(folder)
+    if folder.name in BUNDLED:
+        truth = bundled_truth(folder.name, frames)
+    else:
+        truth = json.loads((folder / "truth.json").read_text())
     ports = devices(frames)
     for view in views_of(frames, folder.name, wanted):
         with tempfile.TemporaryDirectory() as temporary:
@@ -64,25 +139,25 @@ def main() -> None:
     parser.add_argument("--kind", help="only this kind instead of all in turn")
     parser.add_argument("--views", help=f"only these: {','.join(VIEWS)}; or NAME:all")
     parser.add_argument("--real", type=int, default=0, help="number of runs of the lab")
+    parser.add_argument("--bundled", action="store_true", help="also the bundled real runs")
     parser.add_argument("--keep", type=Path, help="keep captures and truth.json in this folder")
     parser.add_argument("--only-score", type=Path, help="score the runs of a folder, make none")
+    parser.add_argument("--show", default=",".join(DETAILED), help="verdicts to list, with reasons")
     options = parser.parse_args()
     wanted = options.views.split(",") if options.views else None
     judgements: list[tuple[str, Judgement]] = []
     with tempfile.TemporaryDirectory() as temporary:
         for folder in _folders(options, options.keep or Path(temporary)):
-            truth = json.loads((folder / "truth.json").read_text())
-            found = list(judge_run(folder, truth, wanted))
-            judgements += [(folder.name, judgement) for judgement in found]
-            print(run_line(folder.name, found), flush=True)
+            found = list(judge_run(folder, wanted))
+            name = f"real/{folder.name}" if folder.parent.name == "real" else folder.name
+            judgements += [(name, judgement) for judgement in found]
+            print(run_line(name, found), flush=True)
     print()
     print(table(judgement for _, judgement in judgements))
     print()
     for name, judgement in judgements:
-        if judgement.verdict in DETAILED:
-            number, _, kind = name.partition("-")
-            again = f"python -m tests.lab.view_runs {int(number)} 1 --kind {kind}"
-            print(f"{judgement.verdict} {name} {judgement.view}: {again} --views {judgement.view}")
+        if judgement.verdict in options.show.split(","):
+            print(f"{judgement.verdict} {name} {judgement.view}: {again(name, judgement.view)}")
             for reason in judgement.reasons:
                 print(f"   {reason}")
 
@@ -91,15 +166,25 @@ def _folders(options: argparse.Namespace, folder: Path) -> Iterator[Path]:
     if options.only_score:
         yield from sorted(path.parent for path in options.only_score.glob("*/truth.json"))
         return
+    if options.kind is None and options.bundled:
+        yield from BUNDLED.values()
     for number in range(options.first, options.first + options.count):
-        kind = options.kind
-        if kind is None or kind in drawn.KINDS:
-            yield drawn.draw_run(number, kind, folder)
+        yield drawn.draw_run(number, options.kind, folder)
     for number in range(options.first, options.first + options.real):
-        from .__main__ import draw_and_run
+        kind = options.kind or random.Random(number).choice(REAL_KINDS)
+        yield draw_and_run(number, kind, folder / "real")
 
-        kind = random.Random(number).choice(REAL_KINDS)
-        yield draw_and_run(number, kind, folder)
+
+def again(name: str, view: str) -> str:
+    """The command that repeats a view of a run."""
+    number, _, kind = name.partition("-")
+    if name in BUNDLED:
+        which = f"0 0 --bundled --views {view}"
+    elif name.startswith("real/"):
+        which = f"{int(number[5:])} 0 --real 1 --kind {kind} --views {view}"
+    else:
+        which = f"{int(number)} 1 --kind {kind} --views {view}"
+    return f"python -m tests.lab.view_runs {which}"
 
 
 def run_line(name: str, judgements: list[Judgement]) -> str:

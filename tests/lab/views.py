@@ -83,6 +83,11 @@ class Frames:
         return np.where(self.is_ipv6, self.number(54 + at, size), self.number(34 + at, size))
 
     @cached_property
+    def headers_bytes(self) -> Array:
+        """Bytes up to the end of the BTH."""
+        return np.where(self.is_ipv6, 74, 54)
+
+    @cached_property
     def hop_limit(self) -> Array:
         return np.where(self.is_ipv6, self.data[:, 21], self.data[:, 22])
 
@@ -106,23 +111,17 @@ class Frames:
     @cached_property
     def ends(self) -> tuple[Array, Array]:
         """int8 (source, destination): numbers of the hosts, 0 if unknown."""
-        source, target = self._addresses(26, 22), self._addresses(30, 38)
-        known = {}
-        sent = self.is_roce & (self.hop_limit == 64)
-        for host, leaf in HOSTS.items():
-            at = sent & (self.link == LINKS.index(f"H{host}-leaf{leaf}"))
-            known |= dict.fromkeys(np.unique(source[at]).tolist(), host)
-        hosts = [np.zeros(len(self), np.int8), np.zeros(len(self), np.int8)]
-        for address, host in known.items():
-            for column, values in zip(hosts, (source, target), strict=True):
-                column[self.is_roce & (values == address)] = host
-        return hosts[0], hosts[1]
+        return self._host(26, 22), self._host(30, 38)
 
-    def _addresses(self, ipv4_at: int, ipv6_at: int) -> Array:
-        """A number per address: that of IPv4, and all of IPv6 that differs between hosts."""
-        parts = [self.number(ipv6_at + i, 4) for i in range(0, 16, 4)]
-        mixed = ((parts[0] * 31 + parts[1]) * 31 + parts[2]) * 31 + parts[3]
-        return np.where(self.is_ipv6, mixed, self.number(ipv4_at, 4))
+    def _host(self, ipv4_at: int, ipv6_at: int) -> Array:
+        """From the addresses of the lab, 10.2.3.10 and fd10:2:3::10, and those of the simulator,
+        10.0.2.3 and fd00::2:3."""
+        ipv4 = self.data[:, ipv4_at : ipv4_at + 4]
+        ipv6 = self.data[:, ipv6_at : ipv6_at + 16]
+        of_ipv4 = np.where(ipv4[:, 1] == 0, ipv4[:, 3], ipv4[:, 2])
+        of_ipv6 = np.where(ipv6[:, 1] == 0, ipv6[:, 15], ipv6[:, 5])
+        host = np.where(self.is_ipv6, of_ipv6, of_ipv4)
+        return np.where(self.is_roce & (host <= len(HOSTS)), host, 0).astype(np.int8)
 
     @cached_property
     def flow(self) -> Array:
@@ -296,9 +295,10 @@ def _at(frames: Frames, *links: str) -> Frames:
     return frames.take(np.isin(frames.link, [LINKS.index(link) for link in links]))
 
 
-def _between(frames: Frames, first: float, last: float) -> Frames:
-    """Frames from a share of the time of the run to another."""
-    start, end = int(frames.time_ns[0]), int(frames.time_ns[-1])
+def _between(frames: Frames, run: Frames, first: float, last: float) -> Frames:
+    """Frames from a share of the time of a run, of its RoCE frames, to another."""
+    times = run.time_ns[run.is_roce]
+    start, end = int(times[0]), int(times[-1])
     since = (frames.time_ns - start) / (end - start)
     return frames.take((since >= first) & (since <= last))
 
@@ -324,15 +324,13 @@ def _staggered(frames: Frames, run: str) -> Iterator[View]:
     files = {}
     for link, part in _by_link(frames).items():
         first, last = chance.uniform(0, 0.4), chance.uniform(0.6, 1)
-        start, end = int(frames.time_ns[0]), int(frames.time_ns[-1])
-        since = (part.time_ns - start) / (end - start)
-        files[link] = part.take((since >= first) & (since <= last))
+        files[link] = _between(part, frames, first, last)
     yield View("staggered", {link: part for link, part in files.items() if len(part)})
 
 
 def _part(name: str, first: float, last: float) -> Callable[[Frames, str], Iterator[View]]:
     def make(frames: Frames, _: str) -> Iterator[View]:
-        yield View(name, _by_link(_between(frames, first, last)))
+        yield View(name, _by_link(_between(frames, frames, first, last)))
 
     return make
 
