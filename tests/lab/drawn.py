@@ -40,7 +40,7 @@ from fabric_captures import (
     write,
 )
 
-from .packets import LEAST_PACKETS
+from .packets import LEAST_PACKETS, links_of
 from .scenario import Spot, any_spot, out_of_leaf, through_spine, to_host
 from .topology import LEAVES, SPINES
 
@@ -147,12 +147,13 @@ def clean_bursts(draw: Draw) -> Drawn:
 
 
 def clean_spraying(draw: Draw) -> Drawn:
-    return Drawn(simulate(draw.pairs, route=_sprayed(draw), seed=draw.seed))
+    return Drawn(simulate(draw.pairs, route=_sprayed(draw, 1), seed=draw.seed))
 
 
-def _sprayed(draw: Draw) -> Route:
-    """Some hosts spray, packet by packet."""
-    hosts = draw.chance.choice([(1,), (1, 2), (1, 2, 3, 4)])
+def _sprayed(draw: Draw, leaf: int) -> Route:
+    """Some hosts spray, packet by packet: one of a leaf, all of it, or all hosts."""
+    first, second = (host for host, at in LEAF.items() if at == leaf)
+    hosts = draw.chance.choice([(first,), (first, second), tuple(LEAF)])
     turn = random.Random(draw.seed)
 
     def route(packet: Packet, now: int) -> int:
@@ -272,13 +273,21 @@ def ce_marks(draw: Draw) -> Drawn:
 
 
 def spraying_slow_spine(draw: Draw) -> Drawn:
-    """Hosts spray, and one spine delays its packets: they arrive out of order."""
-    spot = through_spine(draw.chance.choice(SPINES), draw.chance.choice(LEAVES))
+    """Hosts spray, and one spine delays its packets: they are late where the ways meet."""
+    leaf = draw.chance.choice(LEAVES)
+    spot = through_spine(draw.chance.choice(SPINES), leaf)
     run = simulate(
-        draw.pairs, between(*taps_of(spot), delay(2 * MS)), route=_sprayed(draw), seed=draw.seed
+        draw.pairs,
+        between(*taps_of(spot), delay(2 * MS)),
+        _sprayed(draw, 3 - leaf),
+        draw.seed,
     )
-    kinds = ["reordering", "queueing", "delay-step", "delay", "loss"]
-    return Drawn(run, [truth_of(kinds, spot, "overtaken", run.hits, run)])
+    kinds = ["reordering", "queueing", "delay-step", "delay"]
+    fault = truth_of(kinds, spot, "overtaken", run.hits, run, neighbours=[f"leaf{leaf}"])
+    slow = spot.hop.after[0]
+    fault["from_taps"] = [*spot.hop.before, slow]
+    fault["to_taps"] = [slow, *links_of(leaf, "H")]
+    return Drawn(run, [fault])
 
 
 # Routes.

@@ -66,6 +66,7 @@ EFFECTS = {
     "queueing": (*WAITS, "reordering"),
     "collision": (*WAITS, "queueing"),
     "rehash": ("reordering",),
+    "reordering": WAITS,
     "stalled": ("timeout-recovery", "retry-storm", "loss"),
     "timeout-recovery": ("retry-storm", "stalled", "loss"),
     "retry-storm": ("timeout-recovery", "stalled", "loss"),
@@ -199,7 +200,7 @@ def _fit(
         level, reasons = 3, []
     elif kind in WIDER.get(best, ()):
         level, reasons = 2, [f"{kind} for {best}"]
-    elif kind in effects:
+    elif kind in effects or (best == "reordering" and " late " in finding["sentence"]):
         is_between = has_both_sides(view, fault)
         level, reasons = (1 if is_between else 2), [f"only the effect {kind}"]
     else:
@@ -251,7 +252,7 @@ def _place(
         if link is not None and victims and sides == {None}:
             return f"place: {link} is not on the way"
         judged = not named_flows or victims & named_flows
-        if judged and sides - {None, name}:
+        if judged and sides - {None, "either", name}:
             return f"place: {name} {link}"
     if fault["device"]:
         allowed = {fault["device"], *fault.get("neighbours", ())}
@@ -274,26 +275,29 @@ def _place(
 
 def _outside(view: View, fault: dict[str, Any], direction: str | None) -> int | str:
     """Level of a place that is "before the tap" or "after the tap" of no tap by name: of all links
-    of the view. Where a mirror has several links of one way, this says nothing."""
+    of the view. Where a mirror has several links of one way, or a tap may have ended before, this
+    says nothing."""
     if direction not in ("before the tap", "after the tap"):
         return 1
     side = "to" if direction == "before the tap" else "from"
     links = [LINKS[number] for number in np.unique(view.frames.link).tolist()]
-    sides, is_clear = set(), True
+    sides, is_clear = set(), view.kind not in UNLIKE_TIMES
     for src, dst in {(src, dst) for src, dst, *_ in fault["affected"]}:
         stages = [set(stage) & set(links) for stage in way(host_of(src), host_of(dst))]
         is_clear &= sum(map(bool, stages)) < 2
         for link in set().union(*stages):
             sides.add(_side(fault, host_of(src), host_of(dst), link))
-    sides -= {None, "beside"}
+    sides -= {None, "beside", "either"}
     if sides <= {side}:
         return 2
-    return 1 if len(view.files) == 1 and not is_clear else f"place: {direction}"
+    is_clear |= len(view.files) > 1 and view.kind not in UNLIKE_TIMES
+    return f"place: {direction}" if is_clear else 1
 
 
 def _side(fault: dict[str, Any], src: str, dst: str, link: str | None) -> str | None:
     """On the way of a victim: whether a link is before (`from`) or after (`to`) the fault; `beside`
-    if it is parallel to the links around the fault; None: not on this way."""
+    if it is parallel to the links around the fault; `either` if the fault has two hops, before and
+    after it; None: not on this way."""
     if link is None:
         return None
     stages = way(src, dst)
@@ -302,6 +306,8 @@ def _side(fault: dict[str, Any], src: str, dst: str, link: str | None) -> str | 
         return None
     last = max((i for i, links in enumerate(stages) if set(links) & set(fault["from_taps"])),
                default=-1)  # fmt: skip
+    if link in fault["from_taps"] and link in fault["to_taps"]:
+        return "either"
     if at == last and link not in fault["from_taps"]:
         return "beside"
     if at == last + 1 and fault["to_taps"] and link not in fault["to_taps"]:
@@ -342,6 +348,8 @@ def _number(view: View, fault: dict[str, Any], finding: dict[str, Any]) -> tuple
     return (2 if is_near or says_so else 1), f"{said} packets for {most}"
 
 
+UNLIKE_TIMES = ("staggered", "count")
+"""Views whose files begin or end at different times."""
 PARTS_OF_LINKS = ("uplinks", "uplinks_one_file", "one_link", "all_but_one", "one_host")
 """Views of some links, of the whole time."""
 
@@ -353,7 +361,7 @@ def _onset_error_ns(view: View, fault: dict[str, Any], finding: dict[str, Any]) 
         return 0
     start = int(view.frames.time_ns[0])
     first, begun = max(fault["from_ns"], start), max(fault["set_ns"], start)
-    if view.kind in ("staggered", "count"):
+    if view.kind in UNLIKE_TIMES:
         begun = min(begun, fault["set_ns"])
         first = max(first, *(int(frames.time_ns[0]) for frames in view.files.values()))
     at = finding["from_ns"]
@@ -440,7 +448,7 @@ def _rewinds(frames: Frames, fault: dict[str, Any]) -> int:
 
 
 def _moved_flows(view: View, fault: dict[str, Any]) -> int:
-    """Victims that the view sees on two links of one stage."""
+    """Victims of which the view sees at least five packets on each of two links of one stage."""
     frames = view.frames
     part = frames.take(_of_victims(frames, fault))
     layer = np.array([link.split("-")[0] if link[0] != "H" else "" for link in LINKS])[part.link]
@@ -448,8 +456,10 @@ def _moved_flows(view: View, fault: dict[str, Any]) -> int:
     for flow in np.unique(part.flow):
         rows = part.flow == flow
         for leaf in set(layer[rows].tolist()) - {""}:
-            moved += len(np.unique(part.link[rows & (layer == leaf)])) > 1
-            break
+            counts = np.unique(part.link[rows & (layer == leaf)], return_counts=True)[1]
+            if (counts >= LEAST_PACKETS).sum() > 1:
+                moved += 1
+                break
     return moved
 
 
