@@ -47,12 +47,16 @@ BUNDLED = {
 
 def bundled_truth(name: str, frames: Frames) -> dict[str, Any]:
     """The truth of a bundled run, in the form of truth.json: who lost what from its captures."""
-    expected = []
+    expected: list[dict[str, Any]] = []
     if name.startswith("r03"):
         down = _loss_at(frames, "spine2", "leaf2-spine2", "leaf1-spine2")
         expected.append(down | {"kinds": ["link-down", "outage", "blackhole"]})
         for leaf in LEAVES:
-            moves = {"kinds": ["rehash", "link-down"], "count": None, "required": False}
+            moves: dict[str, Any] = {
+                "kinds": ["rehash", "link-down"],
+                "count": None,
+                "required": False,
+            }
             moves |= {"from_taps": links_of(leaf, "H"), "to_taps": links_of(leaf, "spine")}
             moves |= {"device": f"leaf{leaf}", "neighbours": ["spine2"], "affected": []}
             expected.append(down | moves)
@@ -61,7 +65,12 @@ def bundled_truth(name: str, frames: Frames) -> dict[str, Any]:
         slow |= {"set_ns": int(frames.time_ns[0]), "until_ns": None}
         expected.append(slow | {"kinds": ["rate-limit", "queueing"]})
         sprayed = [flow for flow in slow["affected"] if flow[0].startswith("10.1.1.")]
-        anywhere = {"from_taps": [], "to_taps": [], "device": None, "required": False}
+        anywhere: dict[str, Any] = {
+            "from_taps": [],
+            "to_taps": [],
+            "device": None,
+            "required": False,
+        }
         anywhere |= {"count": None, "affected": sprayed, "set_ns": None, "from_ns": None}
         expected.append(slow | anywhere | {"kinds": ["reordering", "spraying"]})
     return {"kind": name, "options": [], "expected": expected}
