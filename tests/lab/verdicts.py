@@ -237,7 +237,7 @@ def _place(
 ) -> int | str:
     """Level of the place: 3 exact, 2 wider, 1 none; or the contradiction."""
     place = finding["place"]
-    ends = {name: named(place[f"{name}_tap"], ports) for name in ("from", "to")}
+    ends = {name: _end(place, name, ports) for name in ("from", "to")}
     device = named(place["device"], ports).devices | ends["from"].devices | ends["to"].devices
     if not (fault["capture"] or fault["device"] or fault["host"]):
         return 3
@@ -271,6 +271,14 @@ def _place(
     if before or after or device:
         return 2
     return _outside(view, fault, place["direction"])
+
+
+def _end(place: dict[str, Any], name: str, ports: dict[str, tuple[str, str]]) -> Named:
+    """What the fields of one end of a place name (`from_tap`, and others that begin so): a link
+    rather than devices."""
+    texts = [text for field, text in place.items() if field.startswith(f"{name}_")]
+    found = [named(text, ports) for text in texts]
+    return max(found, key=lambda each: (each.link is not None, len(each.devices)))
 
 
 def _outside(view: View, fault: dict[str, Any], direction: str | None) -> int | str:

@@ -173,7 +173,9 @@ def main() -> None:
 
 def _folders(options: argparse.Namespace, folder: Path) -> Iterator[Path]:
     if options.only_score:
-        yield from sorted(path.parent for path in options.only_score.glob("*/truth.json"))
+        for path in sorted(options.only_score.iterdir()):
+            if path.name in BUNDLED or (path / "truth.json").exists():
+                yield path
         return
     if options.kind is None and options.bundled:
         yield from BUNDLED.values()
