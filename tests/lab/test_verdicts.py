@@ -15,9 +15,9 @@ import pytest
 from examples import first
 
 from .drawn import KINDS, draw_run
-from .topology import LINKS
-from .verdicts import Judgement, evidence, judge, named, table
-from .view_runs import BUNDLED, bundled_truth
+from .topology import HOSTS, LINKS
+from .verdicts import Judgement, evidence, host_of, judge, named, table
+from .view_runs import BUNDLED, add_delayed, bundled_truth
 from .views import Frames, View, devices, read_frames, views_of, write_ethers
 
 SRC, DST = "10.0.1.1", "10.0.2.3"
@@ -213,6 +213,15 @@ def _not_seen_again(frames: Frames, fault: dict[str, Any]) -> int:
     }
     before = keys[np.isin(frames.link, numbers["from"]) & np.isin(frames.flow, list(flows))]
     return sum(tuple(key) not in after for key in before.tolist())
+
+
+def test_flows_that_a_queue_delays_are_affected() -> None:
+    frames, truth = drawn("slow-link")
+    fault = {**truth["expected"][0], "affected": truth["expected"][0]["affected"][:1]}
+    add_delayed(frames, fault)
+    flows = {tuple(flow[:3]) for flow in fault["affected"]}
+    assert flows >= {tuple(flow[:3]) for flow in truth["expected"][0]["affected"]}
+    assert len({HOSTS[int(host_of(src)[1:])] for src, *_ in flows}) == 1
 
 
 def test_the_truth_of_the_bundled_runs() -> None:

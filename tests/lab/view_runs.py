@@ -14,6 +14,7 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from . import drawn
 from .__main__ import draw_and_run
 from .packets import links_of
 from .topology import HOSTS, LEAVES, LINKS
-from .verdicts import VERDICTS, Judgement, Verdict, judge, table
-from .views import VIEWS, Frames, View, devices, read_frames, views_of
+from .verdicts import VERDICTS, Judgement, Verdict, host_of, judge, table
+from .views import VIEWS, Frames, View, devices, read_frames, views_of, way
 
 REAL_KINDS = (
     "clean", "gray-loss", "blackhole", "slow-link", "ce-marks", "rehash", "link-down", "incast",
@@ -87,11 +88,7 @@ def _loss_at(frames: Frames, device: str, before: str, after: str) -> dict[str, 
     passed = set(map(tuple, keys[rows & (frames.link == number[after])].tolist()))
     sent = np.flatnonzero(rows & (frames.link == number[before]))
     lost = [row for row in sent.tolist() if tuple(keys[row].tolist()) not in passed]
-    ends = [frames.data[row, 26:34].tolist() for row in lost]
-    flows = Counter(
-        (".".join(map(str, end[:4])), ".".join(map(str, end[4:])), int(frames.flow[row]) & 0xFFFFFF)
-        for row, end in zip(lost, ends, strict=True)
-    )
+    flows = Counter(_flow_at(frames, row) for row in lost)
     first, last = int(frames.time_ns[lost[0]]), int(frames.time_ns[lost[-1]])
     return {
         "count": "lost",
@@ -109,6 +106,36 @@ def _loss_at(frames: Frames, device: str, before: str, after: str) -> dict[str, 
         "sure_packets": len(lost),
         "affected": [[*flow, packets] for flow, packets in flows.items()],
     }
+
+
+def _flow_at(frames: Frames, row: int) -> tuple[str, str, int]:
+    """(source, destination, destination queue pair) of a frame."""
+    parts = ((22, 38), (38, 54)) if frames.is_ipv6[row] else ((26, 30), (30, 34))
+    ends = [str(ip_address(frames.data[row, first:last].tobytes())) for first, last in parts]
+    return ends[0], ends[1], int(frames.flow[row]) & 0xFFFFFF
+
+
+QUEUES = ("rate-limit", "incast", "queueing", "collision", "pause")
+"""Faults that delay all that pass, ACKs too: their flows suffer like those that lose packets."""
+
+
+def add_delayed(frames: Frames, fault: dict[str, Any]) -> None:
+    """The flows that pass a queue are affected, with 0 packets lost."""
+    before, after = (
+        np.isin(frames.link, [LINKS.index(tap) for tap in fault[f"{name}_taps"]])
+        for name in ("from", "to")
+    )
+    named = {tuple(flow[:3]) for flow in fault["affected"]}
+    passing = np.intersect1d(frames.flow[before & frames.is_roce], frames.flow[after])
+    for number in passing.tolist():
+        flow = _flow_at(frames, int(np.flatnonzero(frames.is_roce & (frames.flow == number))[0]))
+        stages = way(host_of(flow[0]), host_of(flow[1]))
+        at = [
+            next(i for i, links in enumerate(stages) if set(links) & set(fault[f"{name}_taps"]))
+            for name in ("from", "to")
+        ]
+        if at[0] < at[1] and flow not in named:
+            fault["affected"].append([*flow, 0])
 
 
 def judge_view(
@@ -135,6 +162,9 @@ def judge_run(folder: Path, wanted: list[str] | None = None) -> Iterator[Judgeme
         truth = bundled_truth(folder.name, frames)
     else:
         truth = json.loads((folder / "truth.json").read_text())
+    for fault in truth["expected"]:
+        if fault["kinds"][0] in QUEUES and fault["from_taps"] and fault["to_taps"]:
+            add_delayed(frames, fault)
     ports = devices(frames)
     for view in views_of(frames, folder.name, wanted):
         with tempfile.TemporaryDirectory() as temporary:
