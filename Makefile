@@ -11,7 +11,7 @@ WORKERS = -n $$(($$(nproc) + 1)) --maxprocesses 4 --dist loadgroup --no-loadscop
 PYTEST = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
 PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo dist sbom deb test thorough fuzz faults reproductions test-kernel lint format check bench docs clean
+.PHONY: demo dist sbom deb test thorough fuzz faults views reproductions test-kernel lint format check bench docs clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -34,6 +34,10 @@ fuzz: .venv/.dev ## damaged captures through the whole analysis: N=10000, FROM=a
 
 faults: .venv/.dev ## diagnose faults of real Linux routers and score the diagnosis (root): N=30, FROM=1, KEEP=folder
 	@PYTHONPATH=tests/support .venv/bin/python -m tests.lab $(or $(FROM),1) $(or $(N),30) $(if $(KEEP),--keep '$(KEEP)')
+
+views: .venv/.dev ## score the diagnosis in the views that people have: N=30, FROM=0, REAL=5 (root), VIEWS=one_file,uplinks
+	@PYTHONPATH=tests/support .venv/bin/python -m tests.lab.view_runs $(or $(FROM),0) $(or $(N),30) --bundled \
+		$(if $(REAL),--real $(REAL)) $(if $(VIEWS),--views '$(VIEWS)') $(if $(KEEP),--keep '$(KEEP)')
 
 reproductions: .venv/.dev ## published results on the packet engine; fails when a figure leaves its band
 	@.venv/bin/python benchmarks/reproductions/run_all.py

@@ -83,6 +83,8 @@ Fault = Callable[[Packet, str, str, int], Passing | None]
 """(packet, tap before, tap after, time since the start) -> what passes; None: no fault."""
 Route = Callable[[Packet, int], int]
 """(packet, time since the start) -> number of the spine."""
+Nic = Callable[[Packet, int], bool]
+"""(packet, time since the start) -> whether the NIC of the receiver takes it."""
 
 
 @dataclass
@@ -158,9 +160,9 @@ def _port(src: int, dst: int, spine: int, chance: random.Random) -> int:
 class Simulation:
     """Time goes from event to event."""
 
-    def __init__(self, pairs: list[Pair], fault: Fault, route: Route, seed: int) -> None:
+    def __init__(self, pairs: list[Pair], fault: Fault, route: Route, seed: int, nic: Nic) -> None:
         self.chance = random.Random(seed)
-        self.fault, self.route, self.pairs = fault, route, pairs
+        self.fault, self.route, self.nic, self.pairs = fault, route, nic, pairs
         self.by_number = {pair.number: pair for pair in pairs}
         self.run = Run()
         self.events: list[tuple[int, int, Callable[..., None], tuple]] = []
@@ -240,7 +242,10 @@ class Simulation:
         self.run.taps[tap].append(Sighting(START_NS + now, hop_limit, packet))
         after = self._next(packet, tap, now)
         if after is None:
-            self._at(now + BASE, self._receive, packet)
+            if self.nic(packet, now):
+                self._at(now + BASE, self._receive, packet)
+            else:
+                self.run.hits.append(Hit(START_NS + now, packet, False))
             return
         passing = self.fault(packet, tap, after, now)
         if passing is not None:
@@ -263,11 +268,19 @@ class Simulation:
         return f"leaf{last}-{spine}" if leaf == f"leaf{first}" else end
 
 
+def takes_all(packet: Packet, now: int) -> bool:
+    return True
+
+
 def simulate(
-    pairs: list[Pair] | None = None, fault: Fault = no_fault, route: Route = by_port, seed: int = 1
+    pairs: list[Pair] | None = None,
+    fault: Fault = no_fault,
+    route: Route = by_port,
+    seed: int = 1,
+    nic: Nic = takes_all,
 ) -> Run:
     """The sightings of a run."""
-    return Simulation(usual_pairs() if pairs is None else pairs, fault, route, seed).go()
+    return Simulation(usual_pairs() if pairs is None else pairs, fault, route, seed, nic).go()
 
 
 # Faults.
@@ -363,7 +376,16 @@ def _packed(host: int, ipv6: bool) -> bytes:
     return ip_address(address(host, ipv6)).packed
 
 
-def _frame(packet: Packet, hop_limit: int, ipv6: bool) -> bytes:
+@cache
+def _ethernet(tap: str, src: int) -> bytes:
+    """Destination and source address: every port of the fabric has its own."""
+    first, second = (bytes([2, 0, 0, 0, LINKS.index(tap), end]) for end in (0, 1))
+    node = tap.split("-", maxsplit=1)[0]
+    goes_up = node in (f"H{src}", f"leaf{LEAF[src]}")
+    return second + first if goes_up else first + second
+
+
+def _frame(packet: Packet, tap: str, hop_limit: int, ipv6: bool) -> bytes:
     """The headers of a packet; its payload is cut off."""
     addresses = _packed(packet.src, ipv6) + _packed(packet.dst, ipv6)
     udp_bytes = wire_bytes(packet, ipv6) - (54 if ipv6 else 34)
@@ -373,7 +395,7 @@ def _frame(packet: Packet, hop_limit: int, ipv6: bool) -> bytes:
         ip = struct.pack(
             ">BBHHHBBH", 0x45, packet.tos, 20 + udp_bytes, packet.ip_id, 0x4000, hop_limit, 17, 0
         )
-    link = bytes.fromhex("020000000002020000000001") + (b"\x86\xdd" if ipv6 else b"\x08\x00")
+    link = _ethernet(tap, packet.src) + (b"\x86\xdd" if ipv6 else b"\x08\x00")
     bth = struct.pack(
         ">HHHHBBHII",
         packet.sport, 4791, udp_bytes, 0,
@@ -393,7 +415,7 @@ def write(folder: Path, taps: Mapping[str, Iterable[Sighting]], ipv6: bool = Fal
     for tap, sightings in taps.items():
         parts = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)]
         for time_ns, hop_limit, packet in sightings:
-            frame = _frame(packet, hop_limit, ipv6)
+            frame = _frame(packet, tap, hop_limit, ipv6)
             seconds, rest = divmod(time_ns, 10**9)
             whole = wire_bytes(packet, ipv6)
             parts += [struct.pack("<IIII", seconds, rest, len(frame), whole), frame]

@@ -1,0 +1,174 @@
+"""The same runs seen as people see them: no false name, and no warning on clean traffic.
+
+The runs are simulated, one of each kind, and real: the bundled fabric captures. `KNOWN` lists the
+views that are not right yet, with their verdict. A view that becomes better fails as one that
+becomes worse does: change its line (`make views` gives the reasons).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from examples import thorough
+
+from tests.lab.drawn import KINDS, draw_run
+from tests.lab.view_runs import BUNDLED, judge_run
+from tests.lab.views import ONLY_IF_ASKED, VIEWS
+
+GOOD = ("right", "narrower", "unseen")
+KNOWN: dict[str, dict[str, str]] = {
+    "r01_clean_write": {
+        "wrong": "staggered",
+    },
+    "r03_link_down_reroute": {
+        "vague": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2 one_link:spine1>leaf2"
+        ),
+        "wrong": "staggered",
+    },
+    "r09_packet_spray_h1": {
+        "vague": (
+            "one_file one_mac uplinks:leaf2 one_link:leaf1>spine2 one_link:leaf2-spine1 "
+            "one_link:spine4>leaf2"
+        ),
+        "wrong": "staggered middle",
+    },
+    "clean": {
+        "wrong": "staggered",
+    },
+    "random-loss": {
+        "vague": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2 one_link:leaf1-spine3 one_link:spine4>leaf2 "
+            "one_host:H3"
+        ),
+        "wrong": "staggered one_link:spine2>leaf2",
+    },
+    "black-hole": {
+        "vague": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2 one_link:spine3>leaf2 all_but_one:H2-leaf1 count:1715"
+        ),
+        "wrong": "staggered",
+    },
+    "incast": {
+        "vague": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2 one_host:H4 one_host:H1"
+        ),
+        "wrong": "staggered middle second_half",
+        "silent": "one_link:spine2>leaf2",
+    },
+    "slow-link": {
+        "vague": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2 one_host:H4 one_host:H1"
+        ),
+        "wrong": "staggered middle second_half",
+        "silent": "one_link:spine3>leaf1",
+    },
+    "link-down": {
+        "vague": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2 one_link:leaf1-spine2"
+        ),
+        "wrong": "staggered",
+    },
+    "rehash": {
+        "silent": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2"
+        ),
+        "wrong": "staggered",
+    },
+    "withdrawn": {
+        "silent": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2"
+        ),
+        "wrong": "staggered",
+    },
+    "ce-marks": {
+        "vague": "one_file one_mac",
+        "wrong": "staggered",
+    },
+    "delay-step": {
+        "silent": "one_file one_mac",
+        "wrong": "staggered second_half count:1715",
+    },
+    "nic-drops": {
+        "vague": (
+            "links one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2 all_but_one:leaf2-spine2 all_but_one:leaf2-spine1 "
+            "one_host:H1 one_host:H2 snap96"
+        ),
+        "wrong": "staggered",
+        "silent": "one_link:spine1>leaf1",
+    },
+    "outage": {
+        "vague": (
+            "one_file one_mac uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 "
+            "uplinks_one_file:leaf2 one_host:H3 one_host:H2"
+        ),
+        "wrong": "staggered",
+    },
+    "clean-spraying": {
+        "wrong": "staggered",
+    },
+    "clean-bursts": {
+        "wrong": "staggered",
+    },
+    "spraying-slow-spine": {
+        "wrong": (
+            "links staggered middle uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf2 "
+            "one_link:spine1>leaf2 all_but_one:leaf2-spine4 all_but_one:leaf2-spine3 "
+            "one_host:H3 first_half second_half snap96 count:1196"
+        ),
+        "vague": "one_file one_mac",
+        "silent": "one_link:leaf2>spine3 one_link:spine3>leaf1",
+    },
+}
+"""Run -> verdict -> its views."""
+NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
+QUICK = "links one_file staggered uplinks"
+"""Views of `make test`; `make thorough` has all."""
+ALL = " ".join(name for name in VIEWS if name not in ONLY_IF_ASKED)
+
+
+def not_right(folder: Path, wanted: str) -> dict[str, set[str]]:
+    """The views that are not right, by verdict."""
+    views = defaultdict(set)
+    for judgement in judge_run(folder, wanted.split()):
+        if judgement.verdict not in GOOD:
+            views[judgement.verdict].add(judgement.view)
+    return views
+
+
+def known(run: str, wanted: str) -> dict[str, set[str]]:
+    """As `not_right`, from the table."""
+    rows = {
+        verdict: {view for view in views.split() if view.split(":")[0] in wanted.split()}
+        for verdict, views in KNOWN.get(run, {}).items()
+    }
+    return {verdict: views for verdict, views in rows.items() if views}
+
+
+def of_views(quick: list[str], every: list[str]) -> list[object]:
+    """Parameters (run, views)."""
+    return [*((run, QUICK) for run in quick), *thorough((run, ALL) for run in every)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"), of_views(["clean", "random-loss", "link-down", "rehash"], list(KINDS))
+)
+def test_simulated_runs(tmp_path: Path, kind: str, wanted: str) -> None:
+    run = draw_run(NUMBERS[kind], kind, tmp_path)
+    assert not_right(run, wanted) == known(kind, wanted)
+
+
+@pytest.mark.parametrize(("name", "wanted"), of_views(list(BUNDLED), list(BUNDLED)))
+def test_real_runs(name: str, wanted: str) -> None:
+    assert not_right(BUNDLED[name], wanted) == known(name, wanted)
