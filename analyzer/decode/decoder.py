@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, inlined, kernel
+from ...kernels.kernel import Int, UInt64s, inlined, kernel
 from ..capture.rings import ConcatenatedCapture
 from ..capture.source import Capture
 from ..errors import UsageError
@@ -40,7 +40,7 @@ from .headers import (
     looks_like_roce,
     may_carry_frames,
 )
-from .links import ETHERTYPE_LLDP, MOST_LINKS, Links, note_advertised
+from .links import ETHERTYPE_LLDP, MOST_LINKS, Links, hash_of_pair, note_advertised
 from .mrc import MRC_UDP_PORT, FlowLabelOf, FlowLabels, looks_like_mrc, mrc_rows, number_paths
 from .sessions import MAX_SESSIONS
 from .sflow import note_samples
@@ -202,13 +202,16 @@ def decode_rows(
     out: Columns,
     endpoints: EndpointArrays,
     counters: CounterArrays,
+    addresses: UInt64s,
 ) -> tuple[Int, Int, bool]:
     """Decode frames from `first_frame` on into rows from `first_row` on.
 
     Returns (frames done, rows written, False). Stops before a frame when the endpoint table cannot
     hold two more addresses: the caller grows it and calls again. With `look_inside` it also stops
     at a frame that may be encapsulated and returns True as third item. `out` has a row for every
-    frame; every tap is a row of the counters; roce_ports: uint8[65536].
+    frame; every tap is a row of the counters; roce_ports: uint8[65536]. addresses,
+    uint64[2]: a hash of the Ethernet addresses of the first row, 0 before it, and 1 where another
+    row has others.
     """
     row = first_row
     scratch = np.empty(SCRATCH_BYTES, np.uint8)
@@ -387,6 +390,11 @@ def decode_rows(
             state = _icrc_state(data, ip, bth, end, packet_stop, version, fragment, scratch)
         note[t, np.uint64(state)] += 1
 
+        if frames.link_type[u] == LINKTYPE_ETHERNET:
+            pair = hash_of_pair(data, begin)
+            if pair != addresses[0]:
+                addresses[1] = np.uint64(addresses[0] != np.uint64(0))
+                addresses[0] = pair if addresses[0] == np.uint64(0) else addresses[0]
         out.time_ns[r] = frames.time_ns[u]
         out.frame_number[r] = first_frame_number + i
         out.file_offset[r] = base_offset + begin
@@ -440,6 +448,7 @@ class Decoder:
     ) -> None:
         self.registry = registry
         self.links = Links(registry) if by_link else None
+        self._addresses = np.zeros(2, np.uint64)
         self._roce_ports = np.zeros(65536, np.uint8)
         self._roce_ports[MRC_UDP_PORT] = ONLY_MRC
         for port in udp_ports:
@@ -539,7 +548,11 @@ class Decoder:
             restored = self.mirrors.restored(frames, stamps, table)
             if restored is not table:  # its taps are those of the mirror
                 return restored
-        if self.links is not None and len(table):
+        if (
+            self.links is not None
+            and len(table)
+            and (stamp is not None or self._addresses[1] or not len(self.links))
+        ):  # while all frames have one pair of addresses there is nothing to tell apart
             self.links.assign(table, frames.data, frames.base_offset, ethernet, self.counters)
         return table if self.mirrors is None else self.mirrors.without_duplicates(table)
 
@@ -568,6 +581,7 @@ class Decoder:
                 columns,
                 self.registry.endpoints.arrays,
                 self.counters.arrays,
+                self._addresses,
             )
             if wrapped or done == len(frames):
                 if self._advertisements() > advertised:

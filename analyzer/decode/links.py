@@ -19,7 +19,7 @@ from ..wire.packets import FULL_HOP_LIMITS, I64, U8, PacketTable
 from ..wire.registry import Registry, name_links, salt
 from ..wire.taps import Link, Tap
 from .counters import DecodeCounters
-from .headers import be16, be32
+from .headers import be16, be32, be64
 
 MOST_PAIRS = 1 << 12
 """Pairs of addresses that a capture keeps apart: a sender may forge addresses. Frames of further
@@ -64,6 +64,18 @@ def _mixed(a: np.uint64, b: np.uint64, arrays: PairArrays) -> np.uint64:
     h ^= h >> np.uint64(32)
     h = (h ^ b ^ arrays.key[1]) * np.uint64(0xD6E8FEB86659FD93)
     return np.uint64(h ^ (h >> np.uint64(32)))
+
+
+@inlined
+def hash_of_pair(data: U8, at: int) -> np.uint64:
+    """A hash of the two addresses of the Ethernet header at `at`, in whatever order; never 0."""
+    words = be64(data, at)
+    to = words >> np.uint64(16)
+    sent_by = ((words & np.uint64(0xFFFF)) << np.uint64(32)) | np.uint64(be32(data, at + 8))
+    to *= np.uint64(0x9E3779B97F4A7C15)
+    sent_by *= np.uint64(0x9E3779B97F4A7C15)
+    mixed = (to ^ (to >> np.uint64(29))) + (sent_by ^ (sent_by >> np.uint64(29)))
+    return np.uint64(mixed | np.uint64(1))
 
 
 @inlined
@@ -113,6 +125,7 @@ def number_pairs(
     source: NDArray[np.uint32],
     hop_limit: U8,
     arrays: PairArrays,
+    with_senders: bool,
     pairs: Int32s,
 ) -> None:
     """Fill `pairs`, int32[rows], with the number of each row's pair of Ethernet addresses.
@@ -145,7 +158,7 @@ def number_pairs(
         if bit == 1 and arrays.hosts[last, way] < 0:
             arrays.hosts[last, way] = source[i]
         sender = (np.int64(source[i]) << 13) | (last << 1) | way
-        if sender != last_sender and arrays.used[0] > 1:
+        if with_senders and sender != last_sender:
             _note_sender(np.int64(source[i]), last, way, arrays)
             last_sender = sender
 
@@ -175,6 +188,10 @@ class Links:
         self.overflowed = False
         """Whether links share a tap because there were more than `MOST_LINKS`."""
 
+    def __len__(self) -> int:
+        """Pairs of addresses so far."""
+        return len(self._tap_of_pair)
+
     def assign(
         self,
         table: PacketTable,
@@ -189,21 +206,34 @@ class Links:
         counters: count the rows at their new taps.
         """
         pairs = np.empty(len(table), np.int32)
-        number_pairs(
-            data, table.file_offset - base_offset, ethernet, table.tap, table.src, table.hop_limit,
-            self._arrays, pairs,
-        )  # fmt: skip
+        begin = table.file_offset - base_offset
+
+        def number(with_senders: bool) -> None:
+            number_pairs(
+                data, begin, ethernet, table.tap, table.src, table.hop_limit, self._arrays,
+                with_senders, pairs,
+            )  # fmt: skip
+
+        several = self._are_several
+        number(several)
         used = int(self._arrays.used[0])
         if used > len(self._tap_of_pair) or not np.array_equal(
             self._arrays.bits[:used], self._known_bits
         ):
             self._decide(used)
-        self._learn_directions()
-        if any(len(taps) > 1 for taps in self._taps_of.values()):
+        if self._are_several:
+            if not several:
+                number(True)
+            self._learn_directions()
             numbered = pairs >= 0
             before = np.bincount(table.tap, minlength=len(self._registry.taps))
             table.tap[numbered] = self._tap_of_pair[pairs[numbered]]
             counters.move_roce(np.bincount(table.tap, minlength=len(before)) - before)
+
+    @property
+    def _are_several(self) -> bool:
+        """Whether a tap shows several links."""
+        return any(len(taps) > 1 for taps in self._taps_of.values())
 
     def _decide(self, used: int) -> None:
         """The taps of pairs that are new, by all that is known of their addresses."""

@@ -79,7 +79,7 @@ def test_pairs_as_a_plain_twin_numbers_them(
         np.frombuffer(data or bytes(1), np.uint8), begin + in_tunnel, np.where(shown, begin, -1),
         np.array([row[0] for row in rows], np.uint16),
         np.array([row[3] for row in rows], np.uint32),
-        np.array([row[4] for row in rows], np.uint8), arrays, pairs,
+        np.array([row[4] for row in rows], np.uint8), arrays, True, pairs,
     )  # fmt: skip
     numbers: dict[tuple[int, int, int], int] = {}
     bits, expected = Counter[int](), []
@@ -92,8 +92,7 @@ def test_pairs_as_a_plain_twin_numbers_them(
         expected.append(pair)
         way = int(by != min(to, by))
         bits[pair] |= (1 if limit in FULL_HOP_LIMITS and not tunnelled else 2) << 2 * way
-        if len(numbers) > 1:
-            senders.add((source, pair, way))
+        senders.add((source, pair, way))
     assert pairs.tolist() == expected
     assert arrays.bits[: len(numbers)].tolist() == [bits[n] for n in range(len(numbers))]
     noted = arrays.senders[: arrays.used[1]].tolist()
