@@ -391,7 +391,9 @@ _PAIRING: Final = {
     "candidate": ("candidate_hits",),
 }
 """Fields that refer to another flow, and those that count what was seen of it."""
-_NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
+_Name = tuple[int, int, int]
+"""(source, destination, destination QPN) of a flow."""
+_NOTHING: Final[Mapping[_Name, Any]] = {}
 
 
 class FlowTracker(PerFlow[st.State]):
@@ -465,22 +467,24 @@ class FlowTracker(PerFlow[st.State]):
         return self.state.streams[2 * flow + which]
 
     def update(
-        self, table: PacketTable, agreed: Mapping[tuple[int, int, int], int] = _NOTHING
+        self,
+        table: PacketTable,
+        agreed: Mapping[_Name, int] = _NOTHING,
+        agreed_peers: Mapping[_Name, _Name] = _NOTHING,
     ) -> TrackedBatch:
         """Track the packets of one batch.
 
-        agreed: the first PSN of flows by (source, destination, destination QPN), from CM messages.
+        agreed, agreed_peers: from CM messages, the first PSN of flows and the other flow of their
+        connection. The peers of new flows are known before their first packet is judged: a short
+        session has too few answers to infer them.
         """
         known = len(self)
         verdict = np.empty(len(table), np.uint8)
         if len(table):
             self.see_taps(int(table.tap.max()) + 1)
         flow = self.index_flows(table)
-        if agreed:
-            for new in self.flows[known:]:
-                psn = agreed.get((int(new["src"]), int(new["dst"]), int(new["dest_qp"])))
-                if psn is not None:
-                    new["agreed"], new["agreed_psn"] = 1, psn
+        if agreed or agreed_peers:
+            self._agree(known, agreed, agreed_peers)
         columns = table.arrays
         row: Int = 0
         while row < len(table):
@@ -502,6 +506,22 @@ class FlowTracker(PerFlow[st.State]):
                     self._grow_pools()
         peer = self.flows["peer"].copy()
         return TrackedBatch(table, flow, verdict, peer, len(self))
+
+    def _agree(
+        self, known: int, agreed: Mapping[_Name, int], agreed_peers: Mapping[_Name, _Name]
+    ) -> None:
+        """Note what CM messages say about the flows from number `known` on."""
+        partners = {}
+        for f, new in enumerate(self.flows[known:], known):
+            name = int(new["src"]), int(new["dst"]), int(new["dest_qp"])
+            if (psn := agreed.get(name)) is not None:
+                new["agreed"], new["agreed_psn"] = 1, psn
+            if (partner := agreed_peers.get(name)) is not None:
+                partners[f] = partner
+        found = self.find(partners.values())
+        for f, partner in partners.items():
+            if partner in found:
+                self.pair(f, found[partner], st.EVIDENCE_CM)
 
     def pair(self, flow: int, peer: int, evidence: int) -> None:
         """Make two flows one connection on exact evidence (CM, host probe).
