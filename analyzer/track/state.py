@@ -103,6 +103,7 @@ EVIDENCE_NAK_PSN = 0x04
 EVIDENCE_UDP_SOURCE_PORT = 0x08
 EVIDENCE_CM = 0x10
 EVIDENCE_HOST_PROBE = 0x20
+EVIDENCE_DELAYS = 0x40
 EVIDENCE_NAMES = (
     (EVIDENCE_CM, "cm"),
     (EVIDENCE_HOST_PROBE, "host_probe"),
@@ -110,6 +111,7 @@ EVIDENCE_NAMES = (
     (EVIDENCE_READ_RESPONSE_PSN, "read_response_psn"),
     (EVIDENCE_NAK_PSN, "nak_psn"),
     (EVIDENCE_UDP_SOURCE_PORT, "udp_source_port"),
+    (EVIDENCE_DELAYS, "answer_delays"),
 )
 
 # --- per host pair: the two directions side by side --------------------------

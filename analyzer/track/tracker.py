@@ -39,6 +39,7 @@ from .batch import (
     TAP_COPY,
     TrackedBatch,
 )
+from .matching import Matching
 from .sequence import (
     ask_again,
     asks_at_a_gap,
@@ -272,12 +273,14 @@ def _pair_of(state: State, pair_slots: Int32s, src: Int, dst: Int) -> Int:
 
 @subkernel
 def _new_flow(
-    state: State, pair_slots: Int32s, src: Int, dst: Int, dest_qp: Int, time: Int, no_ids: Int
-) -> Int:
+    state: State, pair_slots: Int32s, src: Int, dst: Int, dest_qp: Int, udp_sport: Int, time: Int,
+    no_ids: Int,
+) -> Int:  # fmt: skip
     index = state.used[USED_FLOWS]
     state.used[USED_FLOWS] += 1
     flow = state.flows[index]
     flow.src, flow.dst, flow.dest_qp = src, dst, dest_qp
+    flow.udp_sport = udp_sport
     flow.peer = _EMPTY
     flow.candidate = _EMPTY
     flow.recent = _EMPTY
@@ -331,6 +334,7 @@ def assign(
                     s,
                     d,
                     q,
+                    np.int64(table.udp_sport[i]),
                     table.time_ns[i],
                     np.int64(table.decode_flags[i] & IPV6),
                 )
@@ -435,6 +439,7 @@ class FlowTracker(PerFlow[st.State]):
         self.histograms = HistogramPool(st.HISTOGRAM_KINDS)
         self.densities = Densities()
         self._opcodes = CodeCounts(256, _FEW_OPCODES)
+        self._matching = Matching()
         self.make_room(self.fewest)
 
     @property
@@ -485,6 +490,8 @@ class FlowTracker(PerFlow[st.State]):
         flow = self.index_flows(table)
         if agreed or agreed_peers:
             self._agree(known, agreed, agreed_peers)
+        for low, high, timed in self._matching.look_ahead(self.state, flow, table, known):
+            self.pair(low, high, st.EVIDENCE_DELAYS if timed else 0)
         columns = table.arrays
         row: Int = 0
         while row < len(table):
@@ -665,6 +672,7 @@ class FlowTracker(PerFlow[st.State]):
             for count in counts:
                 self.flows[count][left] = 0
         self._keep_pairs()
+        self._matching.keep(kept, self.flows)
         self._keep_events(kept)
         self._index_all()
 
