@@ -306,6 +306,8 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     troubles, progress = case.measuring.troubles, case.measuring.troubles.progress(flow.id)
     if flow.retransmitted_packets is None or not flow.request_packets:
         return None
+    if case.has_unknown_answers(flow):
+        return None
     peer = case.peers.get(flow.id)
     refusal = None if peer is None else troubles.of(peer, FATAL_SENT)
     new_ns = int(progress["new_time"])

@@ -18,6 +18,7 @@ from ...measures.troubles import (
     LATE,
     LATE_AFTER,
     LOST_AFTER,
+    NAK_SENT,
     RECOVERED_LOSS,
     RESENT,
     Trouble,
@@ -37,6 +38,7 @@ from ..finding import (
     cheap,
     counted,
     finding,
+    frames,
     hosts,
     link_of_receiver,
     may_be_incast,
@@ -715,6 +717,44 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow]) -> Finding:
     )
 
 
+def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
+    """Losses that NAKs prove whose sender is known as a host only."""
+    troubles = case.measuring.troubles
+    naks: dict[tuple[str, str], list[Trouble]] = {}
+    for g, trouble in troubles.by_flow(NAK_SENT).items():
+        if g not in case.peers and g not in case.likely_peers:
+            naks.setdefault((case.flows[g].dst, case.flows[g].src), []).append(trouble)
+    for (src, dst), seen in sorted(naks.items()):
+        of_hosts = [flow for flow in case.flows if (flow.src, flow.dst) == (src, dst)]
+        senders = [flow for flow in of_hosts if flow.id not in case.peers and flow.request_packets]
+        span = span_of(seen)
+        if any(known.explains(LOSS_CAUSES, flow.id, *span) for flow in senders):
+            continue
+        lates = [t for flow in senders if (t := troubles.of(flow.id, LATE))]
+        packets = sum(trouble.packets for trouble in seen)
+        packets -= sum(trouble.packets for trouble in lates)
+        if packets <= 0:
+            continue
+        resent = [t for flow in senders if (t := troubles.of(flow.id, RESENT))]
+        could = max(sum(flow.data_packets for flow in of_hosts), packets)
+        tap = tap_of(case, seen) if senders and not case.measuring.many_taps else None
+        where = f" {after(case, tap)}" if tap else ""
+        yield finding(
+            case,
+            "loss",
+            Place(from_tap=tap, direction="after the tap" if tap else None, host=dst),
+            could,
+            f"at least {packets_of(packets, could)} from {printable(src)} to {printable(dst)} are lost or"
+            f" late{where}; which queue pairs sent them is unknown",
+            "capture at the receiver as well: it separates loss from delay, and the network from "
+            "the host",
+            hits={t.flow: t.packets for t in resent or seen},
+            span=span,
+            evidence=frames(case, seen),
+            packets=packets,
+        )
+
+
 def losses_of_ended(case: Case, _known: Known) -> Iterator[Finding]:
     """Packets of ended flows that a retransmission replaced, or that were lost between taps.
 
@@ -750,6 +790,7 @@ FINDERS = (
     ),
     Finder(losses_before, ("loss",), after=("hop_losses", "retired_values")),
     Finder(losses_of_ended, ("loss",)),
+    Finder(losses_of_unpaired, ("loss",), LOSS_CAUSES, after=("hop_losses", "losses_before")),
     Finder(
         losses_after,
         ("loss", "reordering"),
