@@ -394,9 +394,7 @@ def _one_way(case: Case) -> Iterator[str]:
 
 def _unpaired(case: Case) -> Iterator[str]:
     """Flows whose answers fit several queue pairs."""
-    alone = [
-        flow for flow in case.flows if flow.request_packets and case.has_unknown_answers(flow)
-    ]
+    alone = [flow for flow in case.flows if flow.request_packets and case.has_unknown_answers(flow)]
     if alone:
         pairs = {tuple(sorted((flow.src, flow.dst))) for flow in alone}
         between = " and ".join(map(printable, min(pairs)))

@@ -460,6 +460,8 @@ class Matching:
         """Host pairs with too much to compare."""
         self._flows_of: Ints = np.zeros((0, 2), np.int64)
         """int64[host pairs, 2]: flows of each direction."""
+        self._waiting: Bools = np.zeros(0, np.bool_)
+        """bool[host pairs]: has new flows, of which no answer came yet."""
 
     def look_ahead(
         self, state: State, flow_of_row: Int32s, table: PacketTable, known: int
@@ -471,14 +473,20 @@ class Matching:
         """
         flows = state.flows[: int(state.used[USED_FLOWS])]
         if known < len(flows):
-            self._open(flows, known)
+            self._note_new(flows[known:])
+        if self._waiting.any():
+            answers = OPCODE_CLASS[table.opcode] & (ACKNOWLEDGE | RESPONSE_DATA) != 0
+            answered = np.zeros(len(self._waiting), np.bool_)
+            answered[flows["pair"][flow_of_row[answers]]] = True
+            answered &= self._waiting
+            if answered.any():
+                self._waiting &= ~answered
+                self._open(flows, answered)
         if not self._groups:
             return []
         side_of = np.full(len(flows), -1, np.int32)
         for group in self._groups.values():
-            sides = group.sides
-            sides["paired"] |= flows["peer"][sides["flow"]] >= 0
-            side_of[sides["flow"]] = np.arange(len(sides))
+            side_of[group.sides["flow"]] = np.arange(len(group.sides))
         rows = np.flatnonzero(side_of[flow_of_row] >= 0)
         pair_of_row = flows["pair"][flow_of_row[rows]]
         in_order = np.argsort(pair_of_row, kind="stable")
@@ -488,6 +496,7 @@ class Matching:
             first, stop = np.searchsorted(pair_of_row, (number, number + 1))
             group, its_rows = self._groups[number], rows[first:stop]
             its_sides = side_of[flow_of_row[its_rows]]
+            group.sides["paired"] |= flows["peer"][group.sides["flow"]] >= 0
             if state.used[TAPS] > 1:
                 seen = group.of_one_tap(table.tap[its_rows], its_sides)
                 its_rows, its_sides = its_rows[seen], its_sides[seen]
@@ -505,20 +514,20 @@ class Matching:
                 del self._groups[number]
         return decided
 
-    def _open(self, flows: Records, known: int) -> None:
-        """Make groups of new flows that their ports do not pair, or add the flows to a group."""
-        new = flows["pair"][known:]
-        self._flows_of = longer(self._flows_of, int(new.max()) + 1)
-        np.add.at(self._flows_of, (new, _is_high(flows[known:])), 1)
-        touched = np.unique(new)
-        touched = touched[self._flows_of[touched].min(axis=1) >= 1]
-        touched = touched[self._flows_of[touched].max(axis=1) >= 2]
-        touched = touched[~np.isin(touched, list(self._closed))]
-        if not len(touched):
-            return
-        several = np.zeros(len(self._flows_of), np.bool_)
-        several[touched] = True
-        alone = several[flows["pair"]] & (flows["peer"] < 0)
+    def _note_new(self, new: Records) -> None:
+        """Count new flows of each host pair; only several of them leave a choice."""
+        pairs = new["pair"]
+        most = int(pairs.max()) + 1
+        self._flows_of, self._waiting = longer(self._flows_of, most), longer(self._waiting, most)
+        np.add.at(self._flows_of, (pairs, _is_high(new)), 1)
+        flows_of = self._flows_of[pairs]
+        self._waiting[pairs] = (flows_of.min(axis=1) > 0) & (flows_of.max(axis=1) > 1)
+        self._waiting[list(self._closed)] = False
+
+    def _open(self, flows: Records, due: Bools) -> None:
+        """Make groups of the flows of these host pairs that their ports do not pair, or add them to
+        a group. due: bool[host pairs]."""
+        alone = due[flows["pair"]] & (flows["peer"] < 0)
         for group in self._groups.values():
             alone[group.sides["flow"]] = False
         members = np.flatnonzero(alone)
@@ -541,8 +550,9 @@ class Matching:
             group.sides["flow"] = kept.number[group.sides["flow"]]
         self._groups = {int(flows["pair"][group.sides["flow"][0]]): group for group in groups}
         self._closed.clear()
-        self._flows_of = np.zeros((int(flows["pair"].max(initial=-1)) + 1, 2), np.int64)
-        np.add.at(self._flows_of, (flows["pair"], _is_high(flows)), 1)
+        self._flows_of, self._waiting = np.zeros((0, 2), np.int64), np.zeros(0, np.bool_)
+        if len(flows):
+            self._note_new(flows)
 
 
 def _is_high(flows: Records) -> Ints:

@@ -744,8 +744,8 @@ def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
             "loss",
             Place(from_tap=tap, direction="after the tap" if tap else None, host=dst),
             could,
-            f"at least {packets_of(packets, could)} from {printable(src)} to {printable(dst)} are lost or"
-            f" late{where}; which queue pairs sent them is unknown",
+            f"at least {packets_of(packets, could)} from {printable(src)} to {printable(dst)} are"
+            f" lost or late{where}; which queue pairs sent them is unknown",
             "capture at the receiver as well: it separates loss from delay, and the network from "
             "the host",
             hits={t.flow: t.packets for t in resent or seen},
