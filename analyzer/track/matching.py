@@ -128,8 +128,8 @@ class FitRecord(Record):
 @inlined
 def _find_end(ends: Records, side: SideRecord, psn: Int) -> Int:
     """Position of the latest end with a PSN up to `psn`, -1 if none is kept."""
-    oldest = max(np.int64(side.ends) - ENDS_KEPT, 0)
     at = np.int64(side.ends) - 1
+    oldest = at - min(at, np.int64(ENDS_KEPT - 1))
     while at >= oldest:
         if psn_distance(np.int64(ends[at % ENDS_KEPT].psn), psn) <= 0:
             return at
@@ -140,8 +140,8 @@ def _find_end(ends: Records, side: SideRecord, psn: Int) -> Int:
 @inlined
 def _add_end(ends: Records, side: SideRecord, psn: Int, bits: Int, time: Int) -> None:
     """Keep an end in the order of PSNs; a late one moves later ones."""
-    oldest = max(np.int64(side.ends) + 1 - ENDS_KEPT, 0)
     at = np.int64(side.ends)
+    oldest = at - min(at, np.int64(ENDS_KEPT - 1))
     counts = 1 if bits & ENDS else 0
     while at > oldest:
         before = ends[(at - 1) % ENDS_KEPT]
@@ -171,7 +171,7 @@ def _send(
 ) -> None:  # fmt: skip
     """Take in a request of side `s` that reserves `span` PSNs."""
     side = sides[s]
-    if side.started and abs(psn_distance(psn, np.int64(side.next))) > RESTART_DISTANCE:
+    if not -RESTART_DISTANCE <= psn_distance(psn, np.int64(side.next)) <= RESTART_DISTANCE:
         side.started = 0
     if not side.started:
         side.started = 1

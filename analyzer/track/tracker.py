@@ -643,6 +643,17 @@ class FlowTracker(PerFlow[st.State]):
         self.arrays = self.state._replace(pairs=pairs)
         self._index_all()
 
+    def saved(self) -> dict[str, Any]:
+        """The attributes for a file. No packets follow, so nothing is left to compare."""
+        attributes = super().saved()
+        del attributes["_matching"]
+        return attributes
+
+    def restore(self) -> None:
+        """After the attributes were read from a file."""
+        self._matching = Matching()
+        super().restore()
+
     def _index_all(self) -> None:
         """Rebuild the hash tables of flows and host pairs from `state`."""
         slots = 1 << max(2 * len(self.state.flows) - 1, 1).bit_length()  # kernels mask the hash
