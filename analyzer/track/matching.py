@@ -53,11 +53,11 @@ PROOF = 3
 DOUBT = 4
 """A pair is no candidate if more than one answer in N contradicts it."""
 LEAST_ANSWERS = 3
-LEAST_DELAYS = 16
-STEADIER = 9
-"""The variance of the delays of a pair is this many times below that of any other: with
-LEAST_DELAYS from one distribution this happens in less than 1 % of cases, and it must hold for both
-queue pairs."""
+LEAST_DELAYS = 8
+STEADIER = (4, 100, 1000)
+"""The variance of the delays of a pair must be this many times below that of any other pair of both
+queue pairs: at least the first number, and one plus the others by the number of delays and by its
+square. By chance this happens in about one of 10,000 comparisons."""
 CLOCK_NS = 20
 """Delays are not compared more finely, nor than times of the capture are given."""
 _MORE = 1.2
@@ -78,6 +78,7 @@ SIDE = np.dtype(
         ("last_time", "i8"),
         ("messages", "i8"),  # ended so far
         ("ends", "i8"),  # entries written to its ring
+        ("gaps", "i8"),  # before a request: lost, or missed by the capture
         # its answers
         ("answers", "i8"),
         ("psn", "u4"),  # of the latest one
@@ -188,6 +189,7 @@ def _send(
     if twin:
         return
     if not again:
+        side.gaps += psn != side.next
         side.next = psn_add(psn, span)
         if bits & ENDS or wants_ack:
             _add_end(ends[s], side, psn, bits, time)
@@ -380,7 +382,11 @@ def match(
 
     lows, highs: SIDE; fits: FIT[2, lows, highs]; clock_ns: resolution of times.
     """
-    compared, against = fits["compared"].sum(axis=0), fits["against"].sum(axis=0)
+    compared = fits["compared"].sum(axis=0)
+    against = sum(
+        np.maximum(fits[way]["against"] - PROOF * gaps, 0)
+        for way, gaps in enumerate((highs["gaps"][None, :], lows["gaps"][:, None]))
+    )
     open_, shown = np.ones(compared.shape, np.bool_), compared >= LEAST_ANSWERS
     for which, (answering, asking) in enumerate(((lows, highs), (highs, lows))):
         cannot = np.multiply.outer(answering["answers"] > 0, asking["started"] == 0)
@@ -439,15 +445,17 @@ def _steadiest(open_: Bools, fits: Records, clock_ns: int) -> list[tuple[int, in
     """Pairs whose answers have a far steadier delay than with any other partner, from both
     sides."""
     count = fits["delays"]
-    variance = fits["squares"] / np.maximum(count - 1, 1) + clock_ns**2
+    variance = fits["squares"] / np.maximum(count - 1, 1) + clock_ns**2 / 6
     spread = np.where(count >= LEAST_DELAYS, variance, -1.0).max(axis=0)
     spread[~open_] = np.inf
     spread[spread < 0] = 0  # unknown: not the steadiest, and nothing else is
+    known = np.where(count >= LEAST_DELAYS, count, 1 << 20).min(axis=0)
+    factor = np.maximum(STEADIER[0], 1 + STEADIER[1] / known + STEADIER[2] / known**2)
     alone = open_ & (spread > 0)
     for axis in (0, 1):
         least = np.sort(np.insert(spread, 0, np.inf, axis=axis), axis=axis).take((0, 1), axis=axis)
         first, second = (np.expand_dims(row, axis) for row in np.moveaxis(least, axis, 0))
-        alone &= (spread == first) & (second >= STEADIER * spread)
+        alone &= (spread == first) & (second >= factor * spread)
     return [(x, y) for x, y in np.argwhere(alone).tolist()]
 
 
