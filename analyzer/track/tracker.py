@@ -403,9 +403,10 @@ _NOTHING: Final[Mapping[_Name, Any]] = {}
 class FlowTracker(PerFlow[st.State]):
     """State of all flows, updated batch by batch.
 
-    Batches must be in time order, taps merged. Batch boundaries have one effect: the PSNs that the
+    Batches must be in time order, taps merged. Batch boundaries have two effects: the PSNs that the
     first READs of a host pair reserve are certain only if a packet of the same or an earlier batch
-    shows the path MTU.
+    shows the path MTU; and queue pairs that share a port are paired before the batch that tells
+    them apart is judged.
     """
 
     layout: ClassVar = {
