@@ -242,6 +242,7 @@ def hear_answer(
             flow.rnr_naks += 1
             event = st.EVENT_RNR_NAK
     if flow.peer < 0:
+        flow.early_naks += event == st.EVENT_NAK and (aeth >> 24) & 0x7F == SYNDROME_NAK
         return event
     peer = state.flows[flow.peer]
     flow.answers += 1

@@ -61,6 +61,7 @@ FLOW = np.dtype(
         ("candidate", "i4"),
         ("candidate_hits", "u2"),
         ("pairing_tries", "u2"),
+        ("early_naks", "u4"),  # PSN sequence errors that came before it had a peer
         ("answers", "u4"),  # ACKs and responses since it has a peer
         ("mismatches", "u4"),  # of these, with a PSN the peer did not send
         ("mismatches_in_row", "u1"),

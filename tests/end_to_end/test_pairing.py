@@ -81,6 +81,22 @@ def test_a_nak_proves_a_loss_without_a_pair():
     assert finding.evidence
 
 
+def test_a_nak_before_the_pair_is_known_is_not_forgotten():
+    """Live batches are small: the NAK comes first, then the queue pairs part and are paired."""
+    rows = in_lockstep(2, nak_at=4)
+    for n in range(30, 60):
+        for k, psn in enumerate((2 * n, 3 * n)):
+            row = {"dest_qp": 0x200 + k, "psn": psn + 1, "opcode": ONLY}
+            rows.append(row | {"bth_flags": ACK_REQUEST})
+            row = {"answer": True, "dest_qp": 0x100 + k, "psn": psn + 1}
+            rows.append(row | {"opcode": ACK, "syndrome": 0x1F})
+    measuring, table = Measuring(1_000_000, many_taps=False), packets(rows)
+    for first in range(0, len(table), 8):
+        measuring.update(table.slice(first, min(first + 8, len(table))))
+    assert (measuring.tracker.flows["peer"] >= 0).all()
+    assert measuring.tracker.flows["early_naks"].sum() == 1
+
+
 def test_a_sender_whose_answers_are_unknown_is_not_dead():
     """Both went back; the answers are those of one of them or the other."""
     rows = in_lockstep(2)

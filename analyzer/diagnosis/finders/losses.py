@@ -718,24 +718,27 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow]) -> Finding:
 
 
 def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
-    """Losses that NAKs prove whose sender is known as a host only."""
-    troubles = case.measuring.troubles
-    naks: dict[tuple[str, str], list[Trouble]] = {}
-    for g, trouble in troubles.by_flow(NAK_SENT).items():
-        if g not in case.peers and g not in case.likely_peers:
-            naks.setdefault((case.flows[g].dst, case.flows[g].src), []).append(trouble)
-    for (src, dst), seen in sorted(naks.items()):
-        of_hosts = [flow for flow in case.flows if (flow.src, flow.dst) == (src, dst)]
-        senders = [flow for flow in of_hosts if flow.id not in case.peers and flow.request_packets]
+    """Losses that NAKs prove whose queue pair was unknown, at least when they came."""
+    troubles, early = case.measuring.troubles, case.measuring.tracker.flows["early_naks"]
+    naks: dict[tuple[str, str], dict[int, int]] = {}
+    for g in troubles.flows(NAK_SENT):
+        if early[g] and g not in case.likely_peers:
+            naks.setdefault((case.flows[g].dst, case.flows[g].src), {})[g] = int(early[g])
+    for (src, dst), carriers in sorted(naks.items()):
+        seen = list(troubles.by_flow(NAK_SENT, carriers).values())
         span = span_of(seen)
-        if any(known.explains(LOSS_CAUSES, flow.id, *span) for flow in senders):
+        of_hosts = [flow for flow in case.flows if (flow.src, flow.dst) == (src, dst)]
+        senders = [
+            flow
+            for flow in of_hosts
+            if flow.request_packets and case.peers.get(flow.id, -1) in (-1, *carriers)
+        ]
+        lates = [trouble for flow in senders if (trouble := troubles.of(flow.id, LATE))]
+        packets = sum(carriers.values()) - sum(trouble.packets for trouble in lates)
+        explained = any(known.explains(LOSS_CAUSES, flow.id, *span) for flow in senders)
+        if packets <= 0 or explained:
             continue
-        lates = [t for flow in senders if (t := troubles.of(flow.id, LATE))]
-        packets = sum(trouble.packets for trouble in seen)
-        packets -= sum(trouble.packets for trouble in lates)
-        if packets <= 0:
-            continue
-        resent = [t for flow in senders if (t := troubles.of(flow.id, RESENT))]
+        resent = [trouble for flow in senders if (trouble := troubles.of(flow.id, RESENT))]
         could = max(sum(flow.data_packets for flow in of_hosts), packets)
         tap = tap_of(case, seen) if senders and not case.measuring.many_taps else None
         where = f" {after(case, tap)}" if tap else ""
@@ -748,7 +751,7 @@ def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
             f" lost or late{where}; which queue pairs sent them is unknown",
             "capture at the receiver as well: it separates loss from delay, and the network from "
             "the host",
-            hits={t.flow: t.packets for t in resent or seen},
+            hits={trouble.flow: trouble.packets for trouble in resent or seen},
             span=span,
             evidence=frames(case, seen),
             packets=packets,
@@ -790,11 +793,11 @@ FINDERS = (
     ),
     Finder(losses_before, ("loss",), after=("hop_losses", "retired_values")),
     Finder(losses_of_ended, ("loss",)),
-    Finder(losses_of_unpaired, ("loss",), LOSS_CAUSES, after=("hop_losses", "losses_before")),
     Finder(
         losses_after,
         ("loss", "reordering"),
         LOSS_CAUSES,
         after=("late_before", "fatal_naks", "receivers_not_ready"),
     ),
+    Finder(losses_of_unpaired, ("loss",), LOSS_CAUSES, after=("losses_after",)),
 )
