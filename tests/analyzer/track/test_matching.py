@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def traffic(
                         rows.append(row | {"psn": psn + i, "at": time + 90 * i})
                     time, psn = time + 90 * length + gap, psn + length
                     continue
-                sent = list(range(length))
+                sent: list[int | None] = list(range(length))
                 if rng.random() < loss and length > 1:  # lost after the tap, the next one is NAKed
                     lost = rng.randrange(length - 1)
                     nak = {"opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR, "msn": n - 1}
@@ -99,7 +100,7 @@ def pairs(table, batch=1 << 15):
     return right, len(named) - right
 
 
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "steady": {},
     "two": {"queue_pairs": 2},
     "sizes": {"sizes": (1, 2, 4, 16), "jitter_ns": 3000, "queue_pairs": 24},
@@ -199,7 +200,7 @@ def plain(rows):
     sent, fits, latest = defaultdict(dict), {}, {}
     nexts, firsts, messages = {}, {}, defaultdict(list)
     known = defaultdict(lambda: None)
-    count = defaultdict(lambda: [0, 0, []])
+    count: dict[Any, list[Any]] = defaultdict(lambda: [0, 0, []])
     for row in rows:
         qp, psn, opcode, at = row["dest_qp"], row["psn"], row["opcode"], int(row["at"])
         if opcode in (FIRST, MIDDLE, LAST, ONLY, READ_REQUEST):
