@@ -475,7 +475,12 @@ def latency(analysis: Analysis) -> str:
     if all(flow.transport in ("UC", "UD") for flow in data if flow.messages):
         text += "; UC and UD messages are not acknowledged"
     elif not any(done):
-        text += "; completion is unknown because the other direction was not captured"
+        lone = [flow for flow in analysis.flows if flow.connection is None]
+        answers = {(f.dst, f.src) for f in lone if f.ack_packets + f.response_packets}
+        if any((flow.src, flow.dst) in answers for flow in data if flow.connection is None):
+            text += "; completion is unknown: which answers are for which queue pair is not known"
+        else:
+            text += "; completion is unknown because the other direction was not captured"
     return f"{text}."
 
 

@@ -156,6 +156,12 @@ class Case:
         needing = self._unpaired[flow.src, flow.dst, True]
         return 0 < needing <= self._unpaired[flow.dst, flow.src, False]
 
+    def has_unknown_answers(self, flow: Flow) -> bool:
+        """Whether the answers to an unpaired flow are among those to several such flows."""
+        if flow.connection is not None or flow.id in self.likely_peers:
+            return False
+        return self._unpaired[flow.src, flow.dst, True] > 1 and self.unpaired_answers(flow)
+
     @cached_property
     def likely_peers(self) -> Mapping[int, int]:
         """The likely other flow of flows without a known connection: all answers of one of them, at

@@ -394,6 +394,21 @@ def _one_way(case: Case) -> Iterator[str]:
         )
 
 
+def _unpaired(case: Case) -> Iterator[str]:
+    """Flows whose answers fit several queue pairs."""
+    alone = [flow for flow in case.flows if flow.request_packets and case.has_unknown_answers(flow)]
+    if alone:
+        pairs = {tuple(sorted((flow.src, flow.dst))) for flow in alone}
+        between = " and ".join(map(printable, min(pairs)))
+        if len(pairs) > 1:
+            between += f" (and {counted(len(pairs) - 1, 'further host pair')})"
+        yield (
+            f"{counted(len(alone), 'queue pair')} between {between} could not be paired: their"
+            " answers fit several of them equally; completion times, stalls and the addressees of"
+            " NAKs are unknown there"
+        )
+
+
 def _one_tap(case: Case) -> Iterator[str]:
     taps = [tap for capture in case.captures for tap in capture.taps if tap.roce_packets]
     if len(taps) == 1:
@@ -565,6 +580,7 @@ _CHECKS = (
     _ended,
     _capture_quality,
     _one_way,
+    _unpaired,
     _one_tap,
     _parallel_links,
     _partly_followed,

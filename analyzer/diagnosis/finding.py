@@ -297,7 +297,7 @@ def answered_elsewhere(case: Case, flow: Flow) -> bool:
     ahead = int(progress["base_psn"]) - int(progress["first_psn"]) & PSN_MASK
     if not progress["rounds"] or progress["answer_time"] or not 0 < ahead < PSN_HALF:
         return False
-    if flow.id in case.likely_peers:
+    if flow.id in case.likely_peers or case.has_unknown_answers(flow):
         return False
     return bool(progress["rounds"] < ROUNDS) or not case.unpaired_answers(flow)
 
@@ -314,6 +314,8 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     resent, rounds = int(progress["resent_unanswered"]), int(progress["rounds_unanswered"])
     answer_ns, asked_ns = int(progress["answer_time"]), int(progress["asked_time"])
     resent_ns = int(progress["resent_unanswered_time"])
+    if case.has_unknown_answers(flow) and (progress["rounds"] < ROUNDS or new_ns > resent_ns):
+        return None
     since = max(asked_ns, answer_ns) if answer_ns else min(new_ns or resent_ns, resent_ns)
     # Where answers pass the tap, new packets after a request for an ACK show none.
     owed_ns = min(asked_ns, new_ns) if asked_ns > answer_ns > 0 else new_ns

@@ -109,7 +109,7 @@ class Measuring:
             return None
         agreed = {} if self.filtered or self.captured_in_part else self.cm.first_psns
         known = len(self.tracker)
-        batch = self.tracker.update(with_answers(table), agreed)
+        batch = self.tracker.update(with_answers(table), agreed, self.cm.peers)
         if self.departed is not None and (
             back := self.departed.returned(self.tracker.flows[known:])
         ):

@@ -24,14 +24,20 @@ from ..track.state import REQUESTS
 from ..track.tracker import FlowTracker, walk
 from ..wire.packets import PacketTable
 
+_RC_ACK = 0x11
+
 
 def tracking() -> None:
-    """Call the kernels of the tracker and the kernel for reordered packets."""
+    """Call the kernels of the tracker, of its matching, and the kernel for reordered packets."""
     tracker = FlowTracker()
     table = PacketTable.zeros(4)
     table.psn[:] = 0, 2, 1, 3
     tracker.update(table)
     tracker.densities.density(0, REQUESTS)
+    several = PacketTable.zeros(4)  # two queue pairs, and two that answer: they are compared
+    several.src[:], several.dst[:], several.dest_qp[:] = (0, 0, 1, 1), (1, 1, 0, 0), (1, 2, 3, 4)
+    several.opcode[2:] = _RC_ACK
+    tracker.update(several)
 
 
 def measuring() -> None:

@@ -318,7 +318,10 @@ class Connection(Record, frozen=True):
     b_qp: int
     transport: str
     evidence: Annotated[
-        list[str], about("cm, ack_psn, read_response_psn, nak_psn, udp_source_port, host_probe")
+        list[str],
+        about(
+            "cm, ack_psn, read_response_psn, nak_psn, udp_source_port, answer_delays, host_probe"
+        ),
     ]
     path_mtu: int | None
     service: Annotated[str | None, about("RDMA-CM service, when CM messages were seen")]

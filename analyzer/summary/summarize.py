@@ -403,6 +403,14 @@ class FlowSummary:
         several = self._m.many_taps and len(set(self.places.tolist())) < len(self.places)
         return "tap" if several else "entropy"
 
+    @cached_property
+    def _unpaired_answers(self) -> set[tuple[int, int]]:
+        """Source and destination of flows without a peer that carry answers."""
+        flows = self._m.tracker.flows
+        answers = flows["ack_packets"] + flows["response_packets"] > 0
+        lone = flows[(flows["peer"] < 0) & answers]
+        return set(zip(lone["src"].tolist(), lone["dst"].tolist(), strict=True))
+
     def flow(self, f: int) -> Flow:
         """Everything about one flow."""
         m, t = self._m, self._m.tracker
@@ -442,7 +450,12 @@ class FlowSummary:
                 " the completion times"
             )
         if m.messages.unacknowledged(f):
-            notes.append("no answer to its requests was seen: goodput is unknown")
+            unpaired = record["peer"] < 0
+            ends = int(record["dst"]), int(record["src"])
+            what = "no answer to its requests was seen"
+            if unpaired and ends in self._unpaired_answers:
+                what = "which answers between the hosts are its own is unknown"
+            notes.append(f"{what}: goodput is unknown")
 
         mrc = self._mrc.flow(f) if self._mrc else None
         if mrc is not None:

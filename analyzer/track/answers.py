@@ -31,12 +31,10 @@ from ..wire.bth import (
 )
 from ..wire.packets import PacketTable
 from . import state as st
+from .matching import OUTSTANDING
 from .sequence import RESEND_AFTER_NS, await_resend, forget_answers
 from .state import State, StreamRecord
 from .window import has_slot, holds, horizon, slot_of
-
-OUTSTANDING = 1 << 16
-"""Approximate limit of PSNs in flight: responses to older PSNs are ignored."""
 
 _TRIES = 256
 """Responses compared with candidates; a flow unpaired after this many stays unpaired."""
@@ -244,6 +242,7 @@ def hear_answer(
             flow.rnr_naks += 1
             event = st.EVENT_RNR_NAK
     if flow.peer < 0:
+        flow.early_naks += event == st.EVENT_NAK and (aeth >> 24) & 0x7F == SYNDROME_NAK
         return event
     peer = state.flows[flow.peer]
     flow.answers += 1

@@ -49,6 +49,8 @@ class CmPairs:
 
     pairs: dict[tuple[int, int, int], tuple[int, int, int]] = field(default_factory=dict)
     """(source, destination, destination QPN) of the active side's flow -> that of the answer."""
+    peers: dict[tuple[int, int, int], tuple[int, int, int]] = field(default_factory=dict)
+    """The same from both sides."""
     services: dict[tuple[int, int, int], int] = field(default_factory=dict)
     """Service id by flow of the active side."""
     first_psns: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -76,7 +78,9 @@ class CmPairs:
                 request = self._waiting.get((message.dst, message.src, message.remote_comm_id))
                 if request is not None:
                     active = (request.src, request.dst, message.qpn)
-                    self.pairs[active] = (request.dst, request.src, request.qpn)
+                    passive = request.dst, request.src, request.qpn
+                    self.pairs[active] = passive
+                    self.peers[active], self.peers[passive] = passive, active
                     if request.service_id is not None:
                         self.services[active] = request.service_id
         if any(len(table) > PAIRS_AT_MOST for table in self._tables()):
@@ -87,12 +91,13 @@ class CmPairs:
         others."""
         for key in left:
             self.pairs.pop(key, None)
+            self.peers.pop(key, None)
             self.services.pop(key, None)
             self.first_psns.pop(key, None)
         self._shorten(PAIRS_KEPT)
 
     def _tables(self) -> tuple[dict[tuple[int, int, int], Any], ...]:
-        return self.pairs, self.services, self.first_psns, self._waiting
+        return self.pairs, self.peers, self.services, self.first_psns, self._waiting
 
     def _shorten(self, entries: int) -> None:
         """Keep the latest entries of each table."""

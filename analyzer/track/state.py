@@ -61,6 +61,7 @@ FLOW = np.dtype(
         ("candidate", "i4"),
         ("candidate_hits", "u2"),
         ("pairing_tries", "u2"),
+        ("early_naks", "u4"),  # PSN sequence errors that came before it had a peer
         ("answers", "u4"),  # ACKs and responses since it has a peer
         ("mismatches", "u4"),  # of these, with a PSN the peer did not send
         ("mismatches_in_row", "u1"),
@@ -103,6 +104,7 @@ EVIDENCE_NAK_PSN = 0x04
 EVIDENCE_UDP_SOURCE_PORT = 0x08
 EVIDENCE_CM = 0x10
 EVIDENCE_HOST_PROBE = 0x20
+EVIDENCE_DELAYS = 0x40
 EVIDENCE_NAMES = (
     (EVIDENCE_CM, "cm"),
     (EVIDENCE_HOST_PROBE, "host_probe"),
@@ -110,6 +112,7 @@ EVIDENCE_NAMES = (
     (EVIDENCE_READ_RESPONSE_PSN, "read_response_psn"),
     (EVIDENCE_NAK_PSN, "nak_psn"),
     (EVIDENCE_UDP_SOURCE_PORT, "udp_source_port"),
+    (EVIDENCE_DELAYS, "answer_delays"),
 )
 
 # --- per host pair: the two directions side by side --------------------------

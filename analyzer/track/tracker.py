@@ -39,6 +39,7 @@ from .batch import (
     TAP_COPY,
     TrackedBatch,
 )
+from .matching import Matching
 from .sequence import (
     ask_again,
     asks_at_a_gap,
@@ -272,12 +273,14 @@ def _pair_of(state: State, pair_slots: Int32s, src: Int, dst: Int) -> Int:
 
 @subkernel
 def _new_flow(
-    state: State, pair_slots: Int32s, src: Int, dst: Int, dest_qp: Int, time: Int, no_ids: Int
-) -> Int:
+    state: State, pair_slots: Int32s, src: Int, dst: Int, dest_qp: Int, udp_sport: Int, time: Int,
+    no_ids: Int,
+) -> Int:  # fmt: skip
     index = state.used[USED_FLOWS]
     state.used[USED_FLOWS] += 1
     flow = state.flows[index]
     flow.src, flow.dst, flow.dest_qp = src, dst, dest_qp
+    flow.udp_sport = udp_sport
     flow.peer = _EMPTY
     flow.candidate = _EMPTY
     flow.recent = _EMPTY
@@ -331,6 +334,7 @@ def assign(
                     s,
                     d,
                     q,
+                    np.int64(table.udp_sport[i]),
                     table.time_ns[i],
                     np.int64(table.decode_flags[i] & IPV6),
                 )
@@ -391,15 +395,18 @@ _PAIRING: Final = {
     "candidate": ("candidate_hits",),
 }
 """Fields that refer to another flow, and those that count what was seen of it."""
-_NOTHING: Final[Mapping[tuple[int, int, int], int]] = {}
+_Name = tuple[int, int, int]
+"""(source, destination, destination QPN) of a flow."""
+_NOTHING: Final[Mapping[_Name, Any]] = {}
 
 
 class FlowTracker(PerFlow[st.State]):
     """State of all flows, updated batch by batch.
 
-    Batches must be in time order, taps merged. Batch boundaries have one effect: the PSNs that the
+    Batches must be in time order, taps merged. Batch boundaries have two effects: the PSNs that the
     first READs of a host pair reserve are certain only if a packet of the same or an earlier batch
-    shows the path MTU.
+    shows the path MTU; and queue pairs that share a port are paired before the batch that tells
+    them apart is judged.
     """
 
     layout: ClassVar = {
@@ -433,6 +440,7 @@ class FlowTracker(PerFlow[st.State]):
         self.histograms = HistogramPool(st.HISTOGRAM_KINDS)
         self.densities = Densities()
         self._opcodes = CodeCounts(256, _FEW_OPCODES)
+        self._matching = Matching()
         self.make_room(self.fewest)
 
     @property
@@ -465,22 +473,26 @@ class FlowTracker(PerFlow[st.State]):
         return self.state.streams[2 * flow + which]
 
     def update(
-        self, table: PacketTable, agreed: Mapping[tuple[int, int, int], int] = _NOTHING
+        self,
+        table: PacketTable,
+        agreed: Mapping[_Name, int] = _NOTHING,
+        agreed_peers: Mapping[_Name, _Name] = _NOTHING,
     ) -> TrackedBatch:
         """Track the packets of one batch.
 
-        agreed: the first PSN of flows by (source, destination, destination QPN), from CM messages.
+        agreed, agreed_peers: from CM messages, the first PSN of flows and the other flow of their
+        connection. The peers of new flows are known before their first packet is judged: a short
+        session has too few answers to infer them.
         """
         known = len(self)
         verdict = np.empty(len(table), np.uint8)
         if len(table):
             self.see_taps(int(table.tap.max()) + 1)
         flow = self.index_flows(table)
-        if agreed:
-            for new in self.flows[known:]:
-                psn = agreed.get((int(new["src"]), int(new["dst"]), int(new["dest_qp"])))
-                if psn is not None:
-                    new["agreed"], new["agreed_psn"] = 1, psn
+        if agreed or agreed_peers:
+            self._agree(known, agreed, agreed_peers)
+        for low, high, timed in self._matching.look_ahead(self.state, flow, table, known):
+            self.pair(low, high, st.EVIDENCE_DELAYS if timed else 0)
         columns = table.arrays
         row: Int = 0
         while row < len(table):
@@ -502,6 +514,22 @@ class FlowTracker(PerFlow[st.State]):
                     self._grow_pools()
         peer = self.flows["peer"].copy()
         return TrackedBatch(table, flow, verdict, peer, len(self))
+
+    def _agree(
+        self, known: int, agreed: Mapping[_Name, int], agreed_peers: Mapping[_Name, _Name]
+    ) -> None:
+        """Note what CM messages say about the flows from number `known` on."""
+        partners = {}
+        for f, new in enumerate(self.flows[known:], known):
+            name = int(new["src"]), int(new["dst"]), int(new["dest_qp"])
+            if (psn := agreed.get(name)) is not None:
+                new["agreed"], new["agreed_psn"] = 1, psn
+            if (partner := agreed_peers.get(name)) is not None:
+                partners[f] = partner
+        found = self.find(partners.values())
+        for f, partner in partners.items():
+            if partner in found:
+                self.pair(f, found[partner], st.EVIDENCE_CM)
 
     def pair(self, flow: int, peer: int, evidence: int) -> None:
         """Make two flows one connection on exact evidence (CM, host probe).
@@ -616,6 +644,17 @@ class FlowTracker(PerFlow[st.State]):
         self.arrays = self.state._replace(pairs=pairs)
         self._index_all()
 
+    def saved(self) -> dict[str, Any]:
+        """The attributes for a file. No packets follow, so nothing is left to compare."""
+        attributes = super().saved()
+        del attributes["_matching"]
+        return attributes
+
+    def restore(self) -> None:
+        """After the attributes were read from a file."""
+        self._matching = Matching()
+        super().restore()
+
     def _index_all(self) -> None:
         """Rebuild the hash tables of flows and host pairs from `state`."""
         slots = 1 << max(2 * len(self.state.flows) - 1, 1).bit_length()  # kernels mask the hash
@@ -645,6 +684,7 @@ class FlowTracker(PerFlow[st.State]):
             for count in counts:
                 self.flows[count][left] = 0
         self._keep_pairs()
+        self._matching.keep(kept, self.flows)
         self._keep_events(kept)
         self._index_all()
 

@@ -18,6 +18,7 @@ from ...measures.troubles import (
     LATE,
     LATE_AFTER,
     LOST_AFTER,
+    NAK_SENT,
     RECOVERED_LOSS,
     RESENT,
     Trouble,
@@ -37,6 +38,7 @@ from ..finding import (
     cheap,
     counted,
     finding,
+    frames,
     hosts,
     link_of_receiver,
     may_be_incast,
@@ -783,6 +785,47 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow], beyond: int | None = 
     )
 
 
+def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
+    """Losses that NAKs prove whose queue pair was unknown, at least when they came."""
+    troubles, early = case.measuring.troubles, case.measuring.tracker.flows["early_naks"]
+    naks: dict[tuple[str, str], dict[int, int]] = {}
+    for g in troubles.flows(NAK_SENT):
+        if early[g] and g not in case.likely_peers:
+            naks.setdefault((case.flows[g].dst, case.flows[g].src), {})[g] = int(early[g])
+    for (src, dst), carriers in sorted(naks.items()):
+        seen = list(troubles.by_flow(NAK_SENT, carriers).values())
+        span = span_of(seen)
+        of_hosts = [flow for flow in case.flows if (flow.src, flow.dst) == (src, dst)]
+        senders = [
+            flow
+            for flow in of_hosts
+            if flow.request_packets and case.peers.get(flow.id, -1) in (-1, *carriers)
+        ]
+        lates = [trouble for flow in senders if (trouble := troubles.of(flow.id, LATE))]
+        packets = sum(carriers.values()) - sum(trouble.packets for trouble in lates)
+        explained = any(known.explains(LOSS_CAUSES, flow.id, *span) for flow in senders)
+        if packets <= 0 or explained:
+            continue
+        resent = [trouble for flow in senders if (trouble := troubles.of(flow.id, RESENT))]
+        could = max(sum(flow.data_packets for flow in of_hosts), packets)
+        tap = tap_of(case, seen) if senders and not case.measuring.many_taps else None
+        where = f" {after(case, tap)}" if tap else ""
+        yield finding(
+            case,
+            "loss",
+            Place(from_tap=tap, direction="after the tap" if tap else None, host=dst),
+            could,
+            f"at least {packets_of(packets, could)} from {printable(src)} to {printable(dst)} are"
+            f" lost or late{where}; which queue pairs sent them is unknown",
+            "capture at the receiver as well: it separates loss from delay, and the network from "
+            "the host",
+            hits={trouble.flow: trouble.packets for trouble in resent or seen},
+            span=span,
+            evidence=frames(case, seen),
+            packets=packets,
+        )
+
+
 def losses_of_ended(case: Case, _known: Known) -> Iterator[Finding]:
     """Packets of ended flows that a retransmission replaced, or that were lost between taps.
 
@@ -824,4 +867,5 @@ FINDERS = (
         LOSS_CAUSES,
         after=("late_before", "fatal_naks", "receivers_not_ready"),
     ),
+    Finder(losses_of_unpaired, ("loss",), LOSS_CAUSES, after=("losses_after",)),
 )
