@@ -162,6 +162,10 @@ def _send(
     if not p.started or restarted:
         p.started = 1
         p.first_psn = psn
+    elif resent and not recovered and psn_distance(psn, np.int64(p.first_psn)) < 0:
+        p.first_psn = psn  # first sent before the capture
+        p.expected = psn
+        p.expected_known = 1
     elif recovered and psn_distance(psn, np.int64(p.first_psn)) < 0:
         skipped = psn_distance(np.int64(p.first_psn), psn)  # the first packets were lost
         p.first_psn = psn

@@ -120,6 +120,7 @@ PAIR = np.dtype(
         ("high", "u4"),
         ("head", "i4", (2,)),  # first flow low -> high and high -> low
         ("path_mtu", "u2"),  # largest First or Middle payload between the two hosts
+        ("disordered", "u1", (2,)),  # packets low -> high, high -> low overtake each other
     ],
     align=True,
 )
@@ -136,6 +137,10 @@ NAMED, NAMED_PERHAPS, ASKED_PERHAPS = 1, 2, 3
 NAMED: the peer waits for it, as for the first packets of a connection. NAMED_PERHAPS: the same from
 a flow that may be the peer; only a retransmission of exactly this PSN proves it. ASKED_PERHAPS:
 such a flow requests it again; when it was first sent is unknown."""
+
+BELOW_NONE, BELOW_BEGINS, BELOW_ENDS, BELOW_INSIDE = range(4)
+"""What is retransmitted below the first PSN seen: nothing, a message from its first packet on, also
+its last packet, or the rest of a message."""
 
 STACK = 32
 """Late arrivals kept, and degrees distinguished: TCP's threshold is 3, sprayed flows reach tens."""
@@ -159,8 +164,12 @@ STREAM = np.dtype(
         ("named_psn", "u4"),
         ("skips", "u4"),  # bit k: PSN `start_psn` - 1 - k is skipped; it gets a slot if it arrives
         ("named_time", "i8"),  # of this answer
-        # requests retransmitted below `start_psn`
-        ("below", "u1"),  # 1: there is one; 2: also the end of a message
+        ("disordered", "u1"),  # a packet overtook another on the way to the tap
+        # A PSN skipped before this time may have passed on another path before the capture began.
+        ("early_until", "i8"),
+        ("early_recovered", "i8"),  # of `recovered`, those skipped before it
+        # requests retransmitted below `start_psn`, see BELOW_NONE
+        ("below", "u1"),
         ("below_psn", "u4"),  # the lowest one
         ("below_next", "u4"),  # after the highest one
         ("below_end", "u4"),  # the first end of a message, from the lowest one on
@@ -214,6 +223,8 @@ LATE = np.dtype(
 
 EMPTY, SEEN, MISSING, SKIPPED = range(4)
 """Slot states. SKIPPED: skipped without evidence that the PSN exists."""
+RECOVERED, RECOVERED_EARLY = 1, 2
+"""`recovered` of a slot: early, if the PSN was skipped before `early_until`."""
 INSIDE_A_READ = -1
 """`dense` of a PSN that an earlier READ reserved, of a READ of the rest."""
 
@@ -228,10 +239,8 @@ SLOT = np.dtype(
         ("bytes", "u4"),  # payload
         ("tap", "u2"),  # that saw the latest transmission first
         ("rtx", "u1"),  # the latest transmission has the RTX bit of MRC
-        (
-            "recovered",
-            "u1",
-        ),  # the original is still missing: `arrival` and `time` are those of the jump
+        # RECOVERED: the original is still missing; `arrival` and `time` are those of the jump
+        ("recovered", "u1"),
         ("taps", "u8"),  # bit set of taps that saw it; tap 63 and above share a bit
         ("arrival", "i8"),  # missing: index of the packet that jumped
         ("time", "i8"),  # missing: of the packet that jumped

@@ -46,6 +46,7 @@ from .sequence import (
     forget_answers,
     judge,
     note_below_the_start,
+    note_disorder,
     note_resend,
 )
 from .state import USED_FLOWS, USED_PAIRS, FlowRecord, State
@@ -159,13 +160,16 @@ def walk(
             packet = Packet(psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time)
             verdict = judge(state, histograms, densities, f, which, packet)
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
+            resent = verdict == RETRANSMITTED or verdict == RECOVERED
+            if resent and overtaken:
+                note_disorder(state, flow, state.streams[2 * f + which])
             if which == st.REQUESTS:
-                if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
+                if is_mrc and resent:
                     # Only this packet is retransmitted, not all after it; measures/mrc.py has the
                     # trigger.
                     flow.retransmitted_by[st.BY_UNKNOWN] += 1
                     flow.rewound_bytes += wire_bytes
-                elif verdict == RETRANSMITTED or verdict == RECOVERED:
+                elif resent:
                     implied = False
                     if bits & codes.READ_REQUEST:
                         implied = asks_at_a_gap(state, f, flow, psn, time)
