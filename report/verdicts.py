@@ -222,7 +222,7 @@ def is_orderly(analysis: Analysis) -> bool:
             for flow in sequenced_flows(analysis)
             for value in (getattr(flow, fact.name) for fact in facts_of(Flow) if fact.is_trouble)
         )
-        and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
+        and not any(flow.naks != 0 or flow.rnr_naks != 0 for flow in analysis.flows)
         and not any(
             flow.reordered_between_taps or flow.lost_between_taps for flow in analysis.flows
         )
@@ -320,8 +320,8 @@ def loss(analysis: Analysis) -> str:
     blind = total(flow.capture_loss_suspected_packets for flow in data)
     duplicates = total(flow.duplicate_packets for flow in data)
     mirrored = total(flow.mirror_duplicates for flow in data)
-    naks = sum(flow.naks for flow in analysis.flows)
-    rnr = sum(flow.rnr_naks for flow in analysis.flows)
+    naks = total(flow.naks for flow in analysis.flows)
+    rnr = total(flow.rnr_naks for flow in analysis.flows)
     if repeats:
         hit = sum(1 for flow in data if flow.retransmitted_packets)
         where = f"in {hit} of {counted(len(data), 'flow')}"
@@ -363,7 +363,7 @@ def _nak_kinds(flows: list[Flow], naks: int) -> str:
     """` (36 PSN sequence error, 2 remote access error)` if not all are PSN errors."""
     kinds: dict[str, int] = {}
     for flow in flows:
-        for kind, number in flow.recovery.naks.items():
+        for kind, number in (flow.recovery.naks or {}).items():
             kinds[kind] = kinds.get(kind, 0) + number
     if set(kinds) <= {_PSN_ERROR} or sum(kinds.values()) != naks:
         return ""
@@ -475,13 +475,19 @@ def latency(analysis: Analysis) -> str:
     if all(flow.transport in ("UC", "UD") for flow in data if flow.messages):
         text += "; UC and UD messages are not acknowledged"
     elif not any(done):
-        text += "; completion is unknown because the other direction was not captured"
+        text += "; completion is unknown because " + (
+            "the snap length cuts off the AETH of answers"
+            if any(flow.recovery.naks is None for flow in data)
+            else "the other direction was not captured"
+        )
     return f"{text}."
 
 
 def never_acknowledged(flow: Flow) -> int:
     """Messages without an answer in the capture; 0 if answers cannot be seen."""
     if flow.connection is None or flow.messages is None or flow.transport in ("UC", "UD"):
+        return 0
+    if flow.recovery.naks is None:
         return 0
     done = flow.message_statistics.completion_ns
     return max(0, flow.messages - (done.count if done else 0))

@@ -18,7 +18,7 @@ from ..track import batch as verdicts
 from ..track.batch import Rows, TrackedBatch
 from ..wire import bth
 from ..wire.bth import psn_add, psn_distance
-from ..wire.packets import ACK_REQUEST, FIRST_FRAGMENT, HAS_AETH, ICRC_BAD
+from ..wire.packets import ACK_REQUEST, FIRST_FRAGMENT, HAS_AETH, ICRC_BAD, SNAPPED
 
 # Kinds of trouble, columns of `TroubleArrays.record_of`.
 (
@@ -315,6 +315,8 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
                 _hear(arrays.progress[g], psn, time)
             continue
         if rows.decode_flags[i] & HAS_AETH == 0:
+            if known and rows.decode_flags[i] & SNAPPED:  # an ACK or a NAK
+                _hear(arrays.progress[g], psn_add(psn, -1), time)
             continue
         syndrome = np.int64(rows.aeth[i]) >> 24
         kind = syndrome & bth.SYNDROME_KIND_MASK

@@ -234,9 +234,10 @@ def hear_answer(
 ) -> Int:
     """Process an ACK, NAK or first response that flow `f` carries.
 
-    Returns its event, or -1.
+    `aeth` is -1 where the snap length cuts it off. Returns the event, or -1.
     """
     flow = state.flows[f]
+    is_cut, aeth = aeth < 0, max(aeth, 0)
     kind = (aeth >> 24) & SYNDROME_KIND_MASK
     if flow.peer < 0 and flow.pairing_tries < _TRIES:
         missed = bits & ACKNOWLEDGE != 0 and (aeth >> 24) & 0x7F == SYNDROME_NAK
@@ -272,6 +273,9 @@ def hear_answer(
         peer.rnr_received += 1
         await_resend(peer, st.NAK_RNR, psn, time)
         acknowledged = psn_add(psn, -1)
+    elif is_cut:
+        flow.evidence |= st.EVIDENCE_ACK_PSN
+        acknowledged = psn_add(psn, -1)  # a NAK says no more
     else:
         flow.evidence |= st.EVIDENCE_ACK_PSN
         stream = state.streams[2 * np.int64(flow.peer) + st.REQUESTS]
@@ -289,7 +293,8 @@ def hear_answer(
 def _hear_nak(
     state: State, histograms: Histograms, f: Int, answers: Int, aeth: Int, psn: Int, time: Int
 ) -> None:
-    """Record a NAK for flow `f`, in the flow `answers`: the receiver lacks `psn` (or cannot serve it)."""
+    """Record a NAK for flow `f`: the receiver, whose answers are flow `answers`, lacks `psn` (or
+    cannot serve it)."""
     flow, code = state.flows[f], (aeth >> 24) & 0x1F
     flow.nak_codes[min(code, 7)] += 1
     if code != 0:

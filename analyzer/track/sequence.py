@@ -236,10 +236,12 @@ def note_resend(
     time: Int,
     implied: Bool,
     late: Bool,
+    answers_are_cut: Bool,
 ) -> Bool:
     """Count a retransmitted request; True when it starts a rewind.
 
     `implied`: see `asks_at_a_gap`. `late`: later packets overtook the retransmission.
+    `answers_are_cut`: the capture does not hold what its answers say: there may have been a NAK.
     """
     goes_back = not flow.in_rewind or psn_distance(psn, np.int64(flow.rewind_next)) < 0
     begins = goes_back and not late
@@ -254,7 +256,7 @@ def note_resend(
             flow.nak_kind[nak] = st.NAK_NONE
         elif implied:
             flow.rewind_trigger = st.BY_IMPLIED
-        elif silence >= SILENCE_NS:
+        elif silence >= SILENCE_NS and not answers_are_cut:
             flow.rewind_trigger = st.BY_TIMEOUT
             observe(histograms, f, st.TIMEOUT, silence)
         else:

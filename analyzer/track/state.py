@@ -75,6 +75,11 @@ FLOW = np.dtype(
         ("acked", "u1"),
         ("ack_psn", "u4"),  # highest PSN acknowledged
         ("nak_codes", "u4", (8,)),  # NAKs received by low bits of the code; 7 = any other
+        # what the snap length cuts off
+        ("cut_answers", "i8"),  # ACKs or NAKs of this flow without their AETH
+        ("cut_reads", "i8"),  # READ requests without their length
+        ("cut_to", "u4"),  # captured bytes of the longest of these frames
+        ("cut_needs", "u4"),  # bytes that would hold their headers
         ("rnr_received", "u4"),
         # go-back-N
         ("in_rewind", "u1"),

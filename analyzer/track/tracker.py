@@ -26,7 +26,7 @@ from ..statistics.per_flow import (
 from ..statistics.per_flow import Rows as FlowRows
 from ..wire import bth as codes
 from ..wire.bth import FULL, OPCODE_CLASS, SEQUENCED, id_distance
-from ..wire.packets import IPV6, RTX, PacketTable, TableArrays
+from ..wire.packets import HAS_AETH, HAS_RETH, IPV6, RTX, SNAPPED, PacketTable, TableArrays
 from . import state as st
 from .answers import hear_answer
 from .batch import (
@@ -50,7 +50,7 @@ from .sequence import (
     note_resend,
 )
 from .state import USED_FLOWS, USED_PAIRS, FlowRecord, State
-from .window import Packet, judge_unordered, responses_of
+from .window import UNKNOWN_LENGTH, Packet, judge_unordered, responses_of
 
 # The tracker's one pass over a batch, in capture order.
 
@@ -62,6 +62,7 @@ RECENTS_AHEAD = 2 << st.MAX_RECENT_BITS
 
 
 _CE = 3
+_BTH_BYTES, _AETH_BYTES, _RETH_BYTES = 12, 4, 16
 _CNP_OPCODE = 0x81
 
 
@@ -105,6 +106,13 @@ def _note_id(flow: FlowRecord, verdict: Int, ip_id: Int, overtaken: Bool) -> Non
         flow.last_id = ip_id
 
 
+@inlined
+def _note_cut(flow: FlowRecord, table: TableArrays, i: Int, header_bytes: Int) -> None:
+    """Note a frame cut off before the end of this many bytes of BTH and extension headers."""
+    flow.cut_to = max(np.int64(flow.cut_to), np.int64(table.captured_bytes[i]))
+    flow.cut_needs = max(np.int64(flow.cut_needs), np.int64(table.bth_offset[i]) + header_bytes)
+
+
 @subkernel
 def walk(
     state: State,
@@ -144,6 +152,7 @@ def walk(
         flow.udp_sport = table.udp_sport[i]
         if flow.packets == 0:
             state.began[tap] = min(state.began[tap], time)
+        is_cut = table.decode_flags[i] & SNAPPED != 0
         is_mrc = opcode >= codes.MRC_FIRST and codes.TRANSPORT_OF[opcode] == codes.MRC
         sent_id, rtx = ip_id, 0
         if is_mrc:
@@ -157,6 +166,10 @@ def walk(
                 flow.has_transport = 1
                 flow.transport = codes.TRANSPORT_OF[opcode]
             dma_length = np.int64(table.dma_length[i])
+            if bits & codes.READ_REQUEST and is_cut and not table.decode_flags[i] & HAS_RETH:
+                dma_length = np.int64(UNKNOWN_LENGTH)
+                flow.cut_reads += 1
+                _note_cut(flow, table, i, _BTH_BYTES + _RETH_BYTES)
             packet = Packet(psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time)
             verdict = judge(state, histograms, densities, f, which, packet)
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
@@ -175,9 +188,11 @@ def walk(
                         implied = asks_at_a_gap(state, f, flow, psn, time)
                     stream = state.streams[2 * f + st.REQUESTS]
                     note_below_the_start(state, flow, stream, psn, bits, dma_length)
+                    answers_are_cut = flow.peer >= 0 and state.flows[flow.peer].cut_answers > 0
                     begins = note_resend(
-                        histograms, f, flow, psn, wire_bytes, time, implied, overtaken
-                    )
+                        histograms, f, flow, psn, wire_bytes, time, implied, overtaken,
+                        answers_are_cut,
+                    )  # fmt: skip
                     if begins:
                         _record(
                             state, st.EVENT_REWIND, f, time, table.frame_number[i], tap, psn,
@@ -205,6 +220,10 @@ def walk(
             # A NAK mirrored twice counts once.
             if bits & codes.ACKNOWLEDGE and verdict == NOT_SEQUENCED:
                 aeth = np.int64(table.aeth[i])
+                if is_cut and not table.decode_flags[i] & HAS_AETH:
+                    aeth = np.int64(-1)
+                    flow.cut_answers += 1
+                    _note_cut(flow, table, i, _BTH_BYTES + _AETH_BYTES)
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)
                 if event >= 0:
                     _record(state, event, f, time, table.frame_number[i], tap, psn, aeth >> 24)

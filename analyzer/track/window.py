@@ -340,6 +340,8 @@ def tap_bit(tap: Int) -> Int:
     return np.uint64(1) << np.uint64(min(tap, 63))
 
 
+UNKNOWN_LENGTH = -1
+"""`dma_length` of a READ whose RETH is cut off: it reserves an unknown number of PSNs."""
 _SMALLEST_PATH_MTU = 256
 _LARGEST_PATH_MTU = 4096
 
@@ -366,7 +368,7 @@ def responses_of(state: State, flow: FlowRecord, bits: Int, dma_length: Int) -> 
     path_mtu = path_mtu_of(state, flow)
     if path_mtu == 0:
         path_mtu = np.int64(state.pairs[flow.pair].path_mtu)
-    if bits & READ_REQUEST and path_mtu > 0:
+    if bits & READ_REQUEST and path_mtu > 0 and dma_length > 0:
         return reserved_psns(dma_length, path_mtu)
     return np.int64(1)
 
@@ -381,10 +383,11 @@ def advance(
     count: Int = np.int64(1)
     if bits & READ_REQUEST:
         count = responses_of(state, flow, bits, dma_length)
-        if dma_length > _SMALLEST_PATH_MTU and path_mtu_of(state, flow) == 0:
+        unknown = dma_length == UNKNOWN_LENGTH
+        if unknown or (dma_length > _SMALLEST_PATH_MTU and path_mtu_of(state, flow) == 0):
             stream.read_pending = 1
             stream.read_psn = psn
-            stream.read_length = dma_length
+            stream.read_length = max(dma_length, 0)
     stream.next = psn_add(psn, count)
     stream.next_dense += 1
 
