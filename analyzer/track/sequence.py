@@ -195,6 +195,18 @@ def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
 
 
 @inlined
+def _is_due_again(flow: FlowRecord, psn: Int, sent: Int) -> bool:
+    """True for the next retransmission after a NAK or in a rewind, if the latest transmission of
+    this PSN, at time `sent`, came before."""
+    if flow.in_rewind and psn == np.int64(flow.rewind_next):
+        return bool(flow.rewind_time > sent)
+    for at in range(st.NAKS_KEPT):
+        if flow.nak_kind[at] != st.NAK_NONE and psn == np.int64(flow.nak_psn[at]):
+            return bool(flow.nak_time[at] > sent)
+    return False
+
+
+@inlined
 def ask_again(responder: FlowRecord, psn: Int, count: Int, begins: Bool) -> None:
     """Note a repeated request with `count` responses from `psn`: `responder` repeats them."""
     known = np.int64(responder.asked_count)
@@ -263,6 +275,7 @@ def note_resend(
             flow.rewind_trigger = st.BY_UNKNOWN
     if begins:
         flow.rewinds += 1
+        flow.rewind_time = time
     if not late:
         flow.in_rewind = 1
         flow.rewind_next = psn_add(psn, 1)
@@ -684,8 +697,12 @@ def _seen_again(
     elif bits & MARKS_RESENDS or hop_limit != slot.hop_limit:
         same = time - slot.time <= RESEND_AFTER_NS
     else:
-        behind = psn_add(psn, 1) == stream.next or (flow.no_ids == 0 and flow.ids_same == 0)
-        same = behind and time - slot.time < TWIN_WITHIN_NS and not expects_again(flow, which, psn)
+        elapsed = time - slot.time
+        if elapsed <= st.COPY_WITHIN_NS:
+            same = which == st.RESPONSES or not _is_due_again(flow, psn, np.int64(slot.time))
+        else:
+            behind = psn_add(psn, 1) == stream.next or (flow.no_ids == 0 and flow.ids_same == 0)
+            same = behind and elapsed < TWIN_WITHIN_NS and not expects_again(flow, which, psn)
     if same and new_here:
         note_copy(state, slot.tap, tap)
         slot.taps |= bit

@@ -85,6 +85,7 @@ FLOW = np.dtype(
         ("in_rewind", "u1"),
         ("rewind_trigger", "u1"),
         ("rewind_next", "u4"),
+        ("rewind_time", "i8"),  # of its first packet
         ("rewinds", "i8"),
         ("rewound_bytes", "i8"),
         ("last_request_time", "i8"),
@@ -95,6 +96,11 @@ FLOW = np.dtype(
     ],
     align=True,
 )
+
+COPY_WITHIN_NS = 2_000
+"""A packet without identification that comes again within this time is a copy: a mirror of both
+directions of a port makes them 50 ns to 1 us apart, and a sender learns of a loss later. Unless a
+retransmission is known to be due."""
 
 NAK_NONE, NAK_PSN, NAK_RNR = range(3)
 NAKS_KEPT = 4
@@ -287,7 +293,9 @@ RECENT = np.dtype(
         ("psn", "u4"),
         ("opcode", "u1"),
         ("tap", "u2"),
+        ("aeth", "u4"),
         ("taps", "u8"),
+        ("time", "i8"),
     ],
     align=True,
 )

@@ -50,7 +50,7 @@ from .sequence import (
     note_resend,
 )
 from .state import USED_FLOWS, USED_PAIRS, FlowRecord, State
-from .window import UNKNOWN_LENGTH, Packet, judge_unordered, responses_of
+from .window import CNP_OPCODE, UNKNOWN_LENGTH, Packet, judge_unordered, responses_of
 
 # The tracker's one pass over a batch, in capture order.
 
@@ -63,7 +63,6 @@ RECENTS_AHEAD = 2 << st.MAX_RECENT_BITS
 
 _CE = 3
 _BTH_BYTES, _AETH_BYTES, _RETH_BYTES = 12, 4, 16
-_CNP_OPCODE = 0x81
 
 
 @inlined
@@ -216,7 +215,10 @@ def walk(
             identity = psn
             if is_mrc and len(table.fingerprint) > 0:  # responses repeat PSNs
                 identity ^= np.int64(table.fingerprint[i])
-            verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap)
+            told = np.int64(table.aeth[i])
+            verdict = judge_unordered(
+                state, flow, identity, opcode, ip_id, told, hop_limit, tap, time
+            )
             # A NAK mirrored twice counts once.
             if bits & codes.ACKNOWLEDGE and verdict == NOT_SEQUENCED:
                 aeth = np.int64(table.aeth[i])
@@ -249,9 +251,9 @@ def walk(
             flow.response_packets += 1
         elif bits & codes.ACKNOWLEDGE:
             flow.ack_packets += 1
-        elif opcode == _CNP_OPCODE:
+        elif opcode == CNP_OPCODE:
             flow.cnps += 1
-        if not flow.has_transport and (opcode != _CNP_OPCODE or flow.packets == 1):
+        if not flow.has_transport and (opcode != CNP_OPCODE or flow.packets == 1):
             flow.transport = codes.TRANSPORT_OF[opcode]
     return len(flow_of_row)
 

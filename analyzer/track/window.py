@@ -418,6 +418,7 @@ def resolve_read(
         stream.next = psn
 
 
+CNP_OPCODE = 0x81
 _WAYS_BITS = 3
 """log2 of the packets kept per place if there are several taps: packets in flight between two taps
 may share a place. With one tap each place keeps the latest packet."""
@@ -519,14 +520,22 @@ def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, place
 # Inlined: a call of its own would copy all array descriptors of `State`, for every ACK.
 @inlined
 def judge_unordered(
-    state: State, flow: FlowRecord, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
+    state: State,
+    flow: FlowRecord,
+    psn: Int,
+    opcode: Int,
+    ip_id: Int,
+    aeth: Int,
+    hop_limit: Int,
+    tap: Int,
+    time: Int,
 ) -> Int:
     """Verdict on a packet without a PSN sequence: new, or a copy.
 
     Compares with the latest packets of the flow in the same place of a small table, addressed by
     identification, or by PSN if identifications are unusable (IPv6, or constant). In that case
     equal packets are legitimate: only a packet at another tap is a copy, of the oldest packet that
-    this tap has not seen.
+    this tap has not seen, and one within `COPY_WITHIN_NS`. CNPs are all equal.
     """
     if flow.recent < 0:
         _new_table(state, flow, LEAST_RECENT_BITS)
@@ -546,7 +555,11 @@ def judge_unordered(
                 entry.taps |= bit
                 return TAP_COPY
             twin = at
-    if twin >= 0 and flow.loose_ids_different > 0 and not constant:
+    is_copy = flow.loose_ids_different > 0 and not constant
+    if twin >= 0 and not is_copy and opcode != CNP_OPCODE:
+        entry = state.recents[twin]
+        is_copy = entry.aeth == aeth and time - entry.time <= st.COPY_WITHIN_NS
+    if twin >= 0 and is_copy:
         entry = state.recents[twin]
         return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
     while _make_room(state, flow, constant, first, places):
@@ -560,5 +573,7 @@ def judge_unordered(
     entry.ip_id = ip_id
     entry.hop_limit = hop_limit
     entry.tap = tap
+    entry.aeth = aeth
     entry.taps = bit
+    entry.time = time
     return NOT_SEQUENCED

@@ -652,10 +652,31 @@ def test_a_nak_repeated_is_one_nak_to_act_on():
     rows = paired(**NO_ID) + [write(11, **NO_ID)]
     rows += [ack(10, NAK_SEQUENCE_ERROR, **NO_ID)] * 4
     rows += [write(p, **NO_ID) for p in (10, 12, 14, 13, 15)]
+    rows = [row | {"time_ns": START_NS + 5000 * at} for at, row in enumerate(rows)]
     tracker, found = rewind_verdicts(rows)
     assert found[-5:] == [RECOVERED, IN_ORDER, AHEAD, REORDERED, IN_ORDER]
     assert by(tracker) == {"nak": 1}
     assert tracker.flows[1]["naks"] == 4
+
+
+def test_the_same_nak_within_2_us_is_a_copy():
+    rows = [*paired(**NO_ID), write(11, **NO_ID), *[ack(10, NAK_SEQUENCE_ERROR, **NO_ID)] * 2]
+    tracker, found = rewind_verdicts(rows)
+    assert found[-2:] == [NOT_SEQUENCED, DUPLICATE]
+    assert tracker.flows[1]["naks"] == 1
+
+
+@pytest.mark.parametrize(("lag_ns", "due"), [(300, False), (1900, False), (1900, True)])
+def test_a_packet_again_within_2_us_is_a_copy_unless_a_nak_asks_for_it(lag_ns, due):
+    rows = paired(**NO_ID) + [write(p, **NO_ID) for p in range(10, 13)]
+    for at, row in enumerate(rows):
+        row["time_ns"] = START_NS + 100 * at
+    sent = rows[-3]["time_ns"]
+    if due:
+        rows += [ack(10, NAK_SEQUENCE_ERROR, time_ns=sent + 1500, **NO_ID)]
+    rows += [write(p, time_ns=sent + lag_ns + 100 * k, **NO_ID) for k, p in enumerate((10, 11))]
+    _, found = rewind_verdicts(rows)
+    assert found[-2:] == [RETRANSMITTED if due else DUPLICATE] * 2
 
 
 def test_a_single_send_answered_by_rnr_is_sent_again_soon():

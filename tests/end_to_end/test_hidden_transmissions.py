@@ -1,4 +1,4 @@
-"""Captures with a short snap length: what it cuts off is unknown, never 0."""
+"""What captures hide of transmissions: cut headers, copies, packets without identifications."""
 
 from __future__ import annotations
 
@@ -103,3 +103,71 @@ def test_a_read_without_its_length_reserves_an_unknown_number_of_psns(
     limits = " ".join(result.diagnosis.limits)
     assert ("320 READs of unknown length" in limits) == (snap < 70)
     assert ("tcpdump -s 70," in limits) == (snap < 70)
+
+
+# Captures that hold packets twice, without IP identifications.
+
+COPIES = [(50, 1), (300, 1), (1000, 1), (2000, 1), (300, 10), (1500, 7)]
+
+
+def originals() -> list[Frame]:
+    """The distinct frames of a capture that holds each frame twice, 300 ns apart."""
+    kept: dict[bytes, int] = {}
+    frames = []
+    for frame in frames_of("cases/dup_all_v6.pcap.gz"):
+        if frame.time_ns - kept.get(frame.data, 0) != 300:
+            kept[frame.data] = frame.time_ns
+            frames.append(frame)
+    return frames
+
+
+@pytest.mark.parametrize(("lag_ns", "nth"), COPIES)
+def test_copies_without_identifications_are_no_retransmissions(
+    lag_ns: int, nth: int, tmp_path: Path
+) -> None:
+    frames = originals()
+    assert len(frames) == 1070 + 70
+    copied = frames[::nth]
+    doubled = sorted(
+        [*frames, *(Frame(f.time_ns + lag_ns, f.data, f.wire_bytes) for f in copied)],
+        key=lambda frame: frame.time_ns,
+    )
+    path = write_pcap(tmp_path / "x.pcap", doubled)
+    result = analyze([str(path)], AnalyzeOptions())
+    sender, receiver = sorted(result.flows, key=lambda flow: -flow.data_packets)
+    assert sender.packets + receiver.packets == len(doubled)
+    assert sender.duplicate_packets == sum(f.wire_bytes > 500 for f in copied)
+    assert (sender.retransmitted_packets, receiver.naks) == (110, 10)
+    assert (sender.recovered_packets, sender.missing_packets) == (0, 0)
+    notes = [f for f in result.diagnosis.findings if f.kind == "duplication"]
+    assert notes
+    if nth == 1:
+        assert all("--drop-duplicates 2us" in note.next_step for note in notes)
+        assert {note.packets for note in notes} == {1070, 70}
+
+
+def test_packets_doubled_with_identifications_are_counted_the_same() -> None:
+    by_id, without = (
+        analyze([str(DATA / f"cases/dup_all_{ip}.pcap.gz")], AnalyzeOptions())
+        for ip in ("v4", "v6")
+    )
+    for flow, other in zip(by_id.flows, without.flows, strict=True):
+        for name in ("packets", "retransmitted_packets", "duplicate_packets", "naks", "messages"):
+            assert getattr(flow, name) == getattr(other, name), name
+
+
+# Two taps before and after a lossy link.
+
+
+@pytest.mark.parametrize("ip", ["v4id", "v6"])
+def test_a_quick_retransmission_between_taps_is_a_transmission_of_its_own(ip: str) -> None:
+    """A NAK 5 us after the loss, and the packets at once: without identifications as with them."""
+    result = analyze(
+        [str(DATA / f"cases/two_{ip}_{tap}.pcap.gz") for tap in "AB"], AnalyzeOptions()
+    )
+    (hop,) = [hop for hop in result.hops if hop.lost_packets]
+    assert (hop.lost_packets, hop.reordered_packets) == (30, 0)
+    assert sum(flow.retransmitted_packets or 0 for flow in result.flows) == 330
+    (finding,) = [f for f in result.diagnosis.findings if f.severity != "note"]
+    assert (finding.packets, finding.of_packets) == (30, 3210)
+    assert finding.place.from_tap is not None and finding.place.to_tap is not None
