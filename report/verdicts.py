@@ -351,6 +351,12 @@ def loss(analysis: Analysis) -> str:
         kinds = [counted(naks, "NAK") + _nak_kinds(data, naks)] if naks else []
         kinds += [counted(rnr, "RNR NAK")] if rnr else []
         parts.append(" and ".join(kinds))
+    ways = [flow.recovery.retransmission for flow in data]
+    if selective := ways.count("selective"):
+        text = "1 flow retransmits" if selective == 1 else f"{count(selective)} flows retransmit"
+        back = ways.count("go-back-n")
+        rest = f", {counted(back, 'other')} all that follow (go-back-N)" if back else ""
+        parts.append(f"{text} only lost packets (selective){rest}")
     parts += _longest_wait(data)
     if not parts:
         unknown = sum(1 for flow in data if flow.missing_packets is None)

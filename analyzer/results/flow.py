@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -89,6 +89,13 @@ class Recovery(Record, frozen=True):
     timeout_ns: Annotated[
         Quantiles | None, about("silence before a retransmission without a NAK", from_samples=False)
     ]
+    retransmission: Annotated[
+        Literal["go-back-n", "selective"] | None,
+        about(
+            "whether the sender retransmits all packets from a lost one on, or only lost ones, as"
+            " its packets show; null: not seen"
+        ),
+    ] = None
 
 
 class Messages(Record, frozen=True):

@@ -561,6 +561,7 @@ class FlowSummary:
             else None,
             rewinds=int(record["rewinds"]) if known else None,
             rewound_bytes=int(record["rewound_bytes"]) if known else None,
+            retransmission=self._m.troubles.retransmits(f),
             gap_to_nak_ns=h.quantiles(f, st.GAP_TO_NAK),
             nak_to_resend_ns=h.quantiles(f, st.NAK_TO_RESEND),
             timeout_ns=h.quantiles(f, st.TIMEOUT),

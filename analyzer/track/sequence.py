@@ -712,6 +712,8 @@ def _seen_again(
             stream.mirror_duplicates += 1
             return verdicts.MIRROR_DUPLICATE
         stream.duplicates += 1
+        if time - slot.time <= st.COPY_WITHIN_NS:
+            state.pairs[flow.pair].copied = 1
         return verdicts.DUPLICATE
     stream.retransmitted += 1
     if earlier:

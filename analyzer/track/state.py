@@ -131,6 +131,7 @@ PAIR = np.dtype(
         ("high", "u4"),
         ("head", "i4", (2,)),  # first flow low -> high and high -> low
         ("path_mtu", "u2"),  # largest First or Middle payload between the two hosts
+        ("copied", "u1"),  # the capture holds some packets of a PSN sequence twice
         ("disordered", "u1", (2,)),  # packets low -> high, high -> low overtake each other
     ],
     align=True,

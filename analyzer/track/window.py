@@ -535,7 +535,8 @@ def judge_unordered(
     Compares with the latest packets of the flow in the same place of a small table, addressed by
     identification, or by PSN if identifications are unusable (IPv6, or constant). In that case
     equal packets are legitimate: only a packet at another tap is a copy, of the oldest packet that
-    this tap has not seen, and one within `COPY_WITHIN_NS`. CNPs are all equal.
+    this tap has not seen, and one within `COPY_WITHIN_NS` where the capture holds data of the two
+    hosts twice. CNPs are all equal.
     """
     if flow.recent < 0:
         _new_table(state, flow, LEAST_RECENT_BITS)
@@ -556,7 +557,7 @@ def judge_unordered(
                 return TAP_COPY
             twin = at
     is_copy = flow.loose_ids_different > 0 and not constant
-    if twin >= 0 and not is_copy and opcode != CNP_OPCODE:
+    if twin >= 0 and not is_copy and opcode != CNP_OPCODE and state.pairs[flow.pair].copied:
         entry = state.recents[twin]
         is_copy = entry.aeth == aeth and time - entry.time <= st.COPY_WITHIN_NS
     if twin >= 0 and is_copy:
