@@ -346,7 +346,7 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
                     # sender need not continue from here.
                     p.run_known = 0
                 else:
-                    between = np.int64(_UNCOUNTED)
+                    between: Int = np.int64(_UNCOUNTED)
                     if rows.decode_flags[i] & IPV6 == 0:
                         between = _count_ids(p, psn, np.int64(rows.ip_id[i]))
                     goes_on = resent and p.run_known and psn == np.int64(p.run_next)
