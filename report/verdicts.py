@@ -222,7 +222,7 @@ def is_orderly(analysis: Analysis) -> bool:
             for flow in sequenced_flows(analysis)
             for value in (getattr(flow, fact.name) for fact in facts_of(Flow) if fact.is_trouble)
         )
-        and not any(flow.naks or flow.rnr_naks for flow in analysis.flows)
+        and not any(flow.naks != 0 or flow.rnr_naks != 0 for flow in analysis.flows)
         and not any(
             flow.reordered_between_taps or flow.lost_between_taps for flow in analysis.flows
         )
@@ -320,8 +320,8 @@ def loss(analysis: Analysis) -> str:
     blind = total(flow.capture_loss_suspected_packets for flow in data)
     duplicates = total(flow.duplicate_packets for flow in data)
     mirrored = total(flow.mirror_duplicates for flow in data)
-    naks = sum(flow.naks for flow in analysis.flows)
-    rnr = sum(flow.rnr_naks for flow in analysis.flows)
+    naks = total(flow.naks for flow in analysis.flows)
+    rnr = total(flow.rnr_naks for flow in analysis.flows)
     if repeats:
         hit = sum(1 for flow in data if flow.retransmitted_packets)
         where = f"in {hit} of {counted(len(data), 'flow')}"
@@ -351,6 +351,12 @@ def loss(analysis: Analysis) -> str:
         kinds = [counted(naks, "NAK") + _nak_kinds(data, naks)] if naks else []
         kinds += [counted(rnr, "RNR NAK")] if rnr else []
         parts.append(" and ".join(kinds))
+    ways = [flow.recovery.retransmission for flow in data]
+    if selective := ways.count("selective"):
+        text = "1 flow retransmits" if selective == 1 else f"{count(selective)} flows retransmit"
+        back = ways.count("go-back-n")
+        rest = f", {counted(back, 'other')} all that follow (go-back-N)" if back else ""
+        parts.append(f"{text} only lost packets (selective){rest}")
     parts += _longest_wait(data)
     if not parts:
         unknown = sum(1 for flow in data if flow.missing_packets is None)
@@ -363,7 +369,7 @@ def _nak_kinds(flows: list[Flow], naks: int) -> str:
     """` (36 PSN sequence error, 2 remote access error)` if not all are PSN errors."""
     kinds: dict[str, int] = {}
     for flow in flows:
-        for kind, number in flow.recovery.naks.items():
+        for kind, number in (flow.recovery.naks or {}).items():
             kinds[kind] = kinds.get(kind, 0) + number
     if set(kinds) <= {_PSN_ERROR} or sum(kinds.values()) != naks:
         return ""
@@ -477,7 +483,9 @@ def latency(analysis: Analysis) -> str:
     elif not any(done):
         lone = [flow for flow in analysis.flows if flow.connection is None]
         answers = {(f.dst, f.src) for f in lone if f.ack_packets + f.response_packets}
-        if any((flow.src, flow.dst) in answers for flow in data if flow.connection is None):
+        if any(flow.recovery.naks is None for flow in data):
+            text += "; completion is unknown because the snap length cuts off the AETH of answers"
+        elif any((flow.src, flow.dst) in answers for flow in data if flow.connection is None):
             text += "; completion is unknown: which answers are for which queue pair is not known"
         else:
             text += "; completion is unknown because the other direction was not captured"
@@ -487,6 +495,8 @@ def latency(analysis: Analysis) -> str:
 def never_acknowledged(flow: Flow) -> int:
     """Messages without an answer in the capture; 0 if answers cannot be seen."""
     if flow.connection is None or flow.messages is None or flow.transport in ("UC", "UD"):
+        return 0
+    if flow.recovery.naks is None:
         return 0
     done = flow.message_statistics.completion_ns
     return max(0, flow.messages - (done.count if done else 0))

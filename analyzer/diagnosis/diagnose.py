@@ -245,7 +245,8 @@ def _answers(case: Case) -> Iterator[str]:
     every: list[Flow | Ended] = [*case.flows, case.ended]
     acks = sum(flow.ack_packets for flow in every)
     refused = any(flow.naks or flow.rnr_naks for flow in every) or any(map(_nacked, case.flows))
-    if acks and not refused:
+    known = not any(flow.naks is None for flow in case.flows)
+    if acks and known and not refused:
         yield f"{counted(acks, 'ACK')}: no NAK, no RNR NAK"
     if case.ended.flows_in_trouble or any(death_of(case, flow) for flow in flows):
         return
@@ -367,6 +368,22 @@ def _capture_quality(case: Case) -> Iterator[str]:
     if silent:
         which = "the capture does" if len(silent) == 1 else f"{len(silent)} captures do"
         yield f"{which} not state dropped frames: pcapng from dumpcap or rocescope does"
+
+
+def _cut_headers(case: Case) -> Iterator[str]:
+    """What the snap length cuts off, and the snap length that holds it."""
+    flows = case.measuring.tracker.flows
+    answers, reads = int(flows["cut_answers"].sum()), int(flows["cut_reads"].sum())
+    if not answers and not reads:
+        return
+    what = [f"{counted(answers, 'answer')} without AETH (ACK or NAK)"] if answers else []
+    what += [f"{counted(reads, 'READ')} of unknown length"] if reads else []
+    held, needed = int(flows["cut_to"].max()), int(flows["cut_needs"].max())
+    yield (
+        f"the snap length keeps {held} bytes of a frame (without headers of mirrors and tunnels):"
+        f" {' and '.join(what)}; capture at least {counted(needed - held, 'byte')} more (tcpdump"
+        f" -s {needed}, plus headers of mirrors and tunnels)"
+    )
 
 
 def _gaps(case: Case) -> Iterator[str]:
@@ -577,6 +594,7 @@ def _partly_followed(case: Case) -> Iterator[str]:
 _CHECKS = (
     _how_it_was_read,
     _gaps,
+    _cut_headers,
     _ended,
     _capture_quality,
     _one_way,

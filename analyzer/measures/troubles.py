@@ -6,7 +6,7 @@ Only flows with such packets take memory. The diagnosis reads these records.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ..track import batch as verdicts
 from ..track.batch import Rows, TrackedBatch
 from ..wire import bth
 from ..wire.bth import psn_add, psn_distance
-from ..wire.packets import ACK_REQUEST, FIRST_FRAGMENT, HAS_AETH, ICRC_BAD
+from ..wire.packets import ACK_REQUEST, FIRST_FRAGMENT, HAS_AETH, ICRC_BAD, IPV6, SNAPPED
 
 # Kinds of trouble, columns of `TroubleArrays.record_of`.
 (
@@ -79,6 +79,12 @@ PROGRESS = np.dtype(
         ("first_psn", "u4"),
         ("run_known", "u1"),
         ("run_next", "u4"),  # PSN after the latest request
+        ("run_resent", "u4"),  # consecutive retransmissions up to the latest request
+        ("run_naked", "u1"),  # a NAK asked for the first of them
+        ("resent_alone", "u4"),  # times the sender went on without what followed them
+        ("gone_back", "u4"),  # times it retransmitted all that followed
+        ("sent_id", "u2"),  # IPv4 identification of the latest request
+        ("ids_count", "u1"),  # consecutive PSNs in a row whose identifications count up
         ("expected_known", "u1"),
         ("expected", "u4"),  # what a go-back-N receiver at the tap would expect
         ("base_psn", "u4"),  # where the latest rewind began
@@ -149,11 +155,64 @@ def _note(
     record.last = max(np.int64(record.last), time)
 
 
+_IDS_COUNT = 8
+"""Consecutive PSNs with ascending identifications after which these count transmissions."""
+_NEAR_IDS = 256
+
+
+@inlined
+def _count_ids(p: ProgressRecord, psn: Int, ip_id: Int) -> Int:
+    """Most packets that the sender can have sent between its latest request and this one: as many
+    as its identifications leave out. A large number if they do not count."""
+    step = (ip_id - np.int64(p.sent_id)) & 0xFFFF
+    p.sent_id = ip_id
+    if p.run_known and psn == np.int64(p.run_next):
+        p.ids_count = min(np.int64(p.ids_count) + 1, _IDS_COUNT) if 0 < step <= _NEAR_IDS else 0
+    if p.ids_count < _IDS_COUNT or step == 0:
+        return np.int64(_UNCOUNTED)
+    return step - 1
+
+
+_UNCOUNTED = 1 << 24
+_LONG_RUN = 8
+"""Retransmissions of consecutive PSNs that are not all lost packets."""
+
+
+@inlined
+def _end_resending(p: ProgressRecord, psn: Int, in_order: bool, between: Int) -> None:
+    """The sender retransmitted `run_resent` PSNs in a row and goes on with `psn`: it goes back N,
+    or repeats only what was lost.
+
+    between: most packets it sent before this one, see `_count_ids`. Without that, only a new
+    packet shows that none was retransmitted between.
+    """
+    left_out = psn_distance(psn, np.int64(p.run_next))
+    if left_out <= 0:
+        p.gone_back += p.run_resent >= (2 if left_out == 0 else _LONG_RUN)
+        return
+    if p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 1 and not p.run_naked:
+        return  # an ACK that was lost at first: all that it left out has arrived
+    if between < left_out or (between == _UNCOUNTED and in_order and p.run_resent == 1):
+        p.resent_alone += 1
+        if in_order:
+            p.expected = psn  # the tap saw all before it
+            p.expected_known = 1
+    elif p.run_resent >= _LONG_RUN:
+        p.gone_back += 1
+
+
 @inlined
 def _send(
-    p: ProgressRecord, psn: Int, is_read: Bool, resent: Bool, recovered: Bool, restarted: Bool
+    p: ProgressRecord,
+    psn: Int,
+    is_read: Bool,
+    resent: Bool,
+    recovered: Bool,
+    restarted: Bool,
+    between: Int,
 ) -> Int:
-    """A request passes: the PSNs before it that are missing in the sender's present run.
+    """A request passes: the PSNs before it that are missing in the sender's present run, at most as
+    many as the sender can have sent between.
 
     A run is a stretch of consecutive PSNs: the first transmissions, or a rewind. How many PSNs a
     READ reserves is not judged here: the request after it begins its own run.
@@ -162,6 +221,10 @@ def _send(
     if not p.started or restarted:
         p.started = 1
         p.first_psn = psn
+    elif resent and not recovered and psn_distance(psn, np.int64(p.first_psn)) < 0:
+        p.first_psn = psn  # first sent before the capture
+        p.expected = psn
+        p.expected_known = 1
     elif recovered and psn_distance(psn, np.int64(p.first_psn)) < 0:
         skipped = psn_distance(np.int64(p.first_psn), psn)  # the first packets were lost
         p.first_psn = psn
@@ -175,7 +238,7 @@ def _send(
             skipped = min(skipped, max(psn_distance(psn, np.int64(p.ack_psn)) - 1, 0))
     p.run_known = not is_read
     p.run_next = psn_add(psn, 1)
-    return skipped
+    return min(skipped, between)
 
 
 @inlined
@@ -283,8 +346,23 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
                     # sender need not continue from here.
                     p.run_known = 0
                 else:
+                    between: Int = np.int64(_UNCOUNTED)
+                    if rows.decode_flags[i] & IPV6 == 0:
+                        between = _count_ids(p, psn, np.int64(rows.ip_id[i]))
+                    goes_on = resent and p.run_known and psn == np.int64(p.run_next)
+                    if p.resending and not goes_on:
+                        _end_resending(p, psn, v == verdicts.IN_ORDER, between)
+                    if not goes_on:
+                        p.run_naked = p.nak_open and psn == np.int64(p.nak_psn)
+                    p.run_resent = (np.int64(p.run_resent) if goes_on else 0) + resent
                     skipped = _send(
-                        p, psn, is_read, resent, v == verdicts.RECOVERED, v == verdicts.RESTARTED
+                        p,
+                        psn,
+                        is_read,
+                        resent,
+                        v == verdicts.RECOVERED,
+                        v == verdicts.RESTARTED,
+                        between,
                     )
                     if skipped > 0:
                         _note(arrays, f, JUMPED, time, frame, tap, skipped)
@@ -311,6 +389,8 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
                 _hear(arrays.progress[g], psn, time)
             continue
         if rows.decode_flags[i] & HAS_AETH == 0:
+            if known and rows.decode_flags[i] & SNAPPED:  # an ACK or a NAK
+                _hear(arrays.progress[g], psn_add(psn, -1), time)
             continue
         syndrome = np.int64(rows.aeth[i]) >> 24
         kind = syndrome & bth.SYNDROME_KIND_MASK
@@ -343,8 +423,9 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
             if p.expected_known and psn_distance(psn, np.int64(p.expected)) < 0:
                 _note(arrays, g, LOST_AFTER, time, frame, tap, 1)
                 _refused(p, psn)
-        p.expected = psn
-        p.expected_known = 1
+        if p.resent_alone <= p.gone_back:  # else the receiver keeps what came after this packet
+            p.expected = psn
+            p.expected_known = 1
     return len(rows.flow)
 
 
@@ -421,6 +502,12 @@ class Troubles(PerFlow[TroubleArrays]):
         asked = (p["acked"] > 0) & (p["asked_time"] > p["answer_time"])
         unanswered[: len(p)] = (p["resent_unanswered"] > 0) | asked
         return unanswered
+
+    def retransmits(self, flow: int) -> Literal["go-back-n", "selective"] | None:
+        """Whether the sender goes back N or retransmits only lost packets; None: not seen."""
+        p = self.progress(flow)
+        alone, back = int(p["resent_alone"]), int(p["gone_back"])
+        return None if alone == back else "selective" if alone > back else "go-back-n"
 
     def progress(self, flow: int) -> Any:
         """The PROGRESS record of one flow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -49,8 +49,15 @@ class Reordering(Record, frozen=True):
 class Recovery(Record, frozen=True):
     """Losses and their recovery."""
 
-    naks: Annotated[dict[str, int], about("NAKs received for this flow's packets, by code")]
-    rnr_naks: Annotated[int | None, about("null for counters")]
+    naks: Annotated[
+        dict[str, int] | None,
+        about(
+            "NAKs received for this flow's packets, by code; null if the snap length cuts off AETHs"
+        ),
+    ]
+    rnr_naks: Annotated[
+        int | None, about("null for counters, and if the snap length cuts off AETHs")
+    ]
     retransmitted_by: Annotated[
         dict[str, int] | None,
         about(
@@ -82,6 +89,13 @@ class Recovery(Record, frozen=True):
     timeout_ns: Annotated[
         Quantiles | None, about("silence before a retransmission without a NAK", from_samples=False)
     ]
+    retransmission: Annotated[
+        Literal["go-back-n", "selective"] | None,
+        about(
+            "whether the sender retransmits all packets from a lost one on, or only lost ones, as"
+            " its packets show; null: not seen"
+        ),
+    ] = None
 
 
 class Messages(Record, frozen=True):
@@ -260,10 +274,20 @@ class Flow(Record, frozen=True, kw_only=True):
         int | None, about(stream_columns=("restarts",), unsequenced=0, from_samples=False)
     ]
     naks: Annotated[
-        int,
-        about("NAKs this flow carried (PSN error and others, not RNR)", flow_column="naks"),
+        int | None,
+        about(
+            "NAKs this flow carried (PSN error and others, not RNR); null if the snap length cuts"
+            " off AETHs",
+            flow_column="naks",
+        ),
     ]
-    rnr_naks: Annotated[int, about("RNR NAKs this flow carried", flow_column="rnr_naks")]
+    rnr_naks: Annotated[
+        int | None,
+        about(
+            "RNR NAKs this flow carried; null if the snap length cuts off AETHs",
+            flow_column="rnr_naks",
+        ),
+    ]
     cnps: Annotated[int, about(flow_column="cnps")]
     ecn_marked_packets: Annotated[
         int, about("marked CE at any tap; each packet counts once", flow_column="ecn_marked")

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Floats, Ints, Records
@@ -444,16 +444,24 @@ class FlowSummary:
         chosen = next((s for s in spraying if s.path_by == self._key), entropy)
         messages = m.messages.messages(f)
         untracked = m.messages.untracked(f)
-        if untracked:
+        peer = int(record["peer"])
+        cut = peer >= 0 and bool(t.flows[peer]["cut_answers"])
+        latency = m.messages.latency(f)
+        if cut:
+            messages = structs.replace(messages, completion_ns=None, max_outstanding=None)
+            notes.append(
+                "the snap length cuts off the AETH of its answers: NAKs, completion times and"
+                " goodput are unknown"
+            )
+        elif untracked:
             notes.append(
                 f"{untracked} requests exceeded the tracking limit: they are missing from"
                 " the completion times"
             )
-        if m.messages.unacknowledged(f):
-            unpaired = record["peer"] < 0
+        elif m.messages.unacknowledged(f):
             ends = int(record["dst"]), int(record["src"])
             what = "no answer to its requests was seen"
-            if unpaired and ends in self._unpaired_answers:
+            if peer < 0 and ends in self._unpaired_answers:
                 what = "which answers between the hosts are its own is unknown"
             notes.append(f"{what}: goodput is unknown")
 
@@ -490,12 +498,14 @@ class FlowSummary:
             paths=chosen.paths if chosen else [],
             spraying=spraying,
             reordering=self._reordering(f, requests, responses),
-            recovery=self._recovery(f, record, known=not answered_again or requests["started"]),
+            recovery=self._recovery(
+                f, record, cut, known=not answered_again or requests["started"]
+            ),
             message_statistics=messages,
-            latency=m.messages.latency(f),
+            latency=structs.replace(latency, request_to_ack_ns=None) if cut else latency,
             congestion=m.congestion.congestion(f, self._marked.get(f, 0)),
             idle_gaps=m.idle.gaps(f),
-            goodput_bits_per_second=m.messages.goodput_bits_per_second(f),
+            goodput_bits_per_second=None if cut else m.messages.goodput_bits_per_second(f),
             activity_bytes=m.activity.column(f),
             activity_bin_ns=m.activity.width_ns,
             taps=self._seen_at(f, record),
@@ -550,8 +560,9 @@ class FlowSummary:
             ),
         )
 
-    def _recovery(self, f: int, record: Any, known: bool) -> Recovery:
-        """known: the retransmissions of the flow have triggers of its own."""
+    def _recovery(self, f: int, record: Any, cut: bool, known: bool) -> Recovery:
+        """cut: the AETHs of its answers are cut off. known: the retransmissions of the flow have
+        triggers of its own."""
         h = self._m.tracker.histograms
         codes = {
             NAK_NAMES.get(0x60 | code, "other"): int(n)
@@ -559,8 +570,8 @@ class FlowSummary:
             if n
         }
         return Recovery(
-            naks=codes,
-            rnr_naks=int(record["rnr_received"]),
+            naks=None if cut else codes,
+            rnr_naks=None if cut else int(record["rnr_received"]),
             retransmitted_by={
                 name: int(n)
                 for name, n in zip(st.TRIGGER_NAMES, record["retransmitted_by"], strict=True)
@@ -570,6 +581,7 @@ class FlowSummary:
             else None,
             rewinds=int(record["rewinds"]) if known else None,
             rewound_bytes=int(record["rewound_bytes"]) if known else None,
+            retransmission=self._m.troubles.retransmits(f),
             gap_to_nak_ns=h.quantiles(f, st.GAP_TO_NAK),
             nak_to_resend_ns=h.quantiles(f, st.NAK_TO_RESEND),
             timeout_ns=h.quantiles(f, st.TIMEOUT),
@@ -582,6 +594,8 @@ def _counts(record: Any, requests: Any, responses: Any, sequenced: bool) -> dict
     for fact in facts_of(Flow):
         if fact.flow_column:
             counts[fact.name] = int(record[fact.flow_column])
+            if record["cut_answers"] and fact.name in ("naks", "rnr_naks"):
+                counts[fact.name] = None
         elif fact.stream_columns:
             streams = sum(requests[name] + responses[name] for name in fact.stream_columns)
             counts[fact.name] = int(streams) if sequenced else fact.unsequenced

@@ -32,7 +32,7 @@ from ..wire.bth import (
 from ..wire.packets import PacketTable
 from . import state as st
 from .matching import OUTSTANDING
-from .sequence import RESEND_AFTER_NS, await_resend, forget_answers
+from .sequence import IN_FLIGHT_NS, await_resend, forget_answers
 from .state import State, StreamRecord
 from .window import has_slot, holds, horizon, slot_of
 
@@ -99,27 +99,31 @@ def _part(state: State, f: Int) -> None:
 
 
 @inlined
-def _may_be_the_first(state: State, stream: StreamRecord, psn: Int) -> bool:
-    """True for a PSN below the first one seen that cannot have passed before the capture began."""
+def _may_be_the_first(state: State, f: Int, stream: StreamRecord, psn: Int) -> bool:
+    """True for a PSN below the first one seen that cannot have passed before the capture began.
+
+    The answers, in flow `f`, began after the requests: they do not answer earlier ones.
+    """
     if stream.restarts > 0 or psn_distance(psn, np.int64(stream.first)) >= 0:
         return False
     began = state.began[np.int64(stream.start_tap)]
-    return bool(began <= stream.start_time - RESEND_AFTER_NS)
+    silent = state.flows[f].first_time >= stream.start_time
+    return bool(silent and began <= stream.start_time - IN_FLIGHT_NS)
 
 
 @inlined
-def _names_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
+def _names_the_first(state: State, f: Int, stream: StreamRecord, psn: Int, msn: Int) -> bool:
     """True for a NAK that names the first packet of a connection, lost before the tap.
 
     The receiver has completed no message (MSN 0), the tap did not see the missing PSN, and the
     capture already ran: the packet did not pass before it began. A retransmission of the PSN then
     proves that the sender had sent it.
     """
-    return msn == 0 and _may_be_the_first(state, stream, psn)
+    return msn == 0 and _may_be_the_first(state, f, stream, psn)
 
 
 @inlined
-def _continues_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int) -> bool:
+def _continues_the_first(state: State, f: Int, stream: StreamRecord, psn: Int, msn: Int) -> bool:
     """True for an ACK of `psn` whose receiver waits for packets lost before the tap.
 
     It acknowledges the end of the first message of the connection (MSN 1), and the tap saw this
@@ -128,9 +132,9 @@ def _continues_the_first(state: State, stream: StreamRecord, psn: Int, msn: Int)
     retransmitted. An ACK for a PSN that the tap never saw proves nothing: the packet may have
     passed before the capture began.
     """
-    if stream.below < 2 or msn != 1 or psn != stream.below_end:
+    if stream.below != st.BELOW_ENDS or msn != 1 or psn != stream.below_end:
         return False
-    return _may_be_the_first(state, stream, np.int64(stream.below_next))
+    return _may_be_the_first(state, f, stream, np.int64(stream.below_next))
 
 
 @inlined
@@ -142,9 +146,11 @@ def _lacks(state: State, stream: StreamRecord, psn: Int) -> bool:
 
 
 @inlined
-def _name_perhaps(state: State, stream: StreamRecord, psn: Int, msn: Int, time: Int) -> None:
+def _name_perhaps(
+    state: State, f: Int, stream: StreamRecord, psn: Int, msn: Int, time: Int
+) -> None:
     """Note that a NAK names `psn`, which this stream of a flow without a peer may have lost."""
-    if _names_the_first(state, stream, psn, msn):
+    if _names_the_first(state, f, stream, psn, msn):
         stream.named = st.NAMED_PERHAPS
     elif (stream.named == 0 or stream.named == st.ASKED_PERHAPS) and _lacks(state, stream, psn):
         stream.named = st.ASKED_PERHAPS
@@ -187,7 +193,7 @@ def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time:
         if other.peer < 0 and c != f and _was_sent(state, c, psn):
             stream = state.streams[2 * c + st.REQUESTS]
             if missed:
-                _name_perhaps(state, stream, psn, msn, time)
+                _name_perhaps(state, f, stream, psn, msn, time)
             score = 1
             if _may_have_sent(state, c, psn):
                 score += 2
@@ -226,9 +232,10 @@ def hear_answer(
 ) -> Int:
     """Process an ACK, NAK or first response that flow `f` carries.
 
-    Returns its event, or -1.
+    `aeth` is -1 where the snap length cuts it off. Returns the event, or -1.
     """
     flow = state.flows[f]
+    is_cut, aeth = aeth < 0, max(aeth, 0)
     kind = (aeth >> 24) & SYNDROME_KIND_MASK
     if flow.peer < 0 and flow.pairing_tries < _TRIES:
         missed = bits & ACKNOWLEDGE != 0 and (aeth >> 24) & 0x7F == SYNDROME_NAK
@@ -259,16 +266,19 @@ def hear_answer(
         flow.evidence |= st.EVIDENCE_READ_RESPONSE_PSN
     elif event == st.EVENT_NAK:
         flow.evidence |= st.EVIDENCE_NAK_PSN
-        _hear_nak(state, histograms, np.int64(flow.peer), aeth, psn, time)
+        _hear_nak(state, histograms, np.int64(flow.peer), f, aeth, psn, time)
         acknowledged = psn_add(psn, -1)
     elif event == st.EVENT_RNR_NAK:
         peer.rnr_received += 1
         await_resend(peer, st.NAK_RNR, psn, time)
         acknowledged = psn_add(psn, -1)
+    elif is_cut:
+        flow.evidence |= st.EVIDENCE_ACK_PSN
+        acknowledged = psn_add(psn, -1)  # a NAK says no more
     else:
         flow.evidence |= st.EVIDENCE_ACK_PSN
         stream = state.streams[2 * np.int64(flow.peer) + st.REQUESTS]
-        if _continues_the_first(state, stream, psn, aeth & PSN_MASK):
+        if _continues_the_first(state, f, stream, psn, aeth & PSN_MASK):
             stream.named = st.NAMED
             stream.named_psn = stream.below_next
             stream.named_time = time
@@ -279,14 +289,17 @@ def hear_answer(
 
 
 @subkernel
-def _hear_nak(state: State, histograms: Histograms, f: Int, aeth: Int, psn: Int, time: Int) -> None:
-    """Record a NAK for flow `f`: the receiver lacks `psn` (or cannot serve it)."""
+def _hear_nak(
+    state: State, histograms: Histograms, f: Int, answers: Int, aeth: Int, psn: Int, time: Int
+) -> None:
+    """Record a NAK for flow `f`: the receiver, whose answers are flow `answers`, lacks `psn` (or
+    cannot serve it)."""
     flow, code = state.flows[f], (aeth >> 24) & 0x1F
     flow.nak_codes[min(code, 7)] += 1
     if code != 0:
         return
     stream = state.streams[2 * f + st.REQUESTS]
-    if _names_the_first(state, stream, psn, aeth & PSN_MASK):
+    if _names_the_first(state, answers, stream, psn, aeth & PSN_MASK):
         stream.named = st.NAMED
         stream.named_psn = psn
         stream.named_time = time

@@ -195,6 +195,18 @@ def expects_again(flow: FlowRecord, which: Int, psn: Int) -> bool:
 
 
 @inlined
+def _is_due_again(flow: FlowRecord, psn: Int, sent: Int) -> bool:
+    """True for the next retransmission after a NAK or in a rewind, if the latest transmission of
+    this PSN, at time `sent`, came before."""
+    if flow.in_rewind and psn == np.int64(flow.rewind_next):
+        return bool(flow.rewind_time > sent)
+    for at in range(st.NAKS_KEPT):
+        if flow.nak_kind[at] != st.NAK_NONE and psn == np.int64(flow.nak_psn[at]):
+            return bool(flow.nak_time[at] > sent)
+    return False
+
+
+@inlined
 def ask_again(responder: FlowRecord, psn: Int, count: Int, begins: Bool) -> None:
     """Note a repeated request with `count` responses from `psn`: `responder` repeats them."""
     known = np.int64(responder.asked_count)
@@ -236,10 +248,12 @@ def note_resend(
     time: Int,
     implied: Bool,
     late: Bool,
+    answers_are_cut: Bool,
 ) -> Bool:
     """Count a retransmitted request; True when it starts a rewind.
 
     `implied`: see `asks_at_a_gap`. `late`: later packets overtook the retransmission.
+    `answers_are_cut`: the capture does not hold what its answers say: there may have been a NAK.
     """
     goes_back = not flow.in_rewind or psn_distance(psn, np.int64(flow.rewind_next)) < 0
     begins = goes_back and not late
@@ -254,13 +268,14 @@ def note_resend(
             flow.nak_kind[nak] = st.NAK_NONE
         elif implied:
             flow.rewind_trigger = st.BY_IMPLIED
-        elif silence >= SILENCE_NS:
+        elif silence >= SILENCE_NS and not answers_are_cut:
             flow.rewind_trigger = st.BY_TIMEOUT
             observe(histograms, f, st.TIMEOUT, silence)
         else:
             flow.rewind_trigger = st.BY_UNKNOWN
     if begins:
         flow.rewinds += 1
+        flow.rewind_time = time
     if not late:
         flow.in_rewind = 1
         flow.rewind_next = psn_add(psn, 1)
@@ -279,6 +294,10 @@ identifications are known to be all the same."""
 IDS_DATE_WITHIN_NS = 20_000_000
 """Identifications count modulo 2^16, for all queue pairs of a fast NIC together: after this time
 "before" and "after" are meaningless. Late packets arrive sooner, timeouts are often longer."""
+
+IN_FLIGHT_NS = 100_000_000
+"""A packet that was sent before a capture began passes its tap at most so long after that: longer
+than the longest queue of a fabric takes to empty."""
 
 _START_REACH = 1 << 12
 """PSNs before the first one that may still be in flight on slower paths: more than the slowest path
@@ -361,6 +380,52 @@ def _miss_before_the_start(state: State, flow: FlowRecord, stream: StreamRecord,
             stream.missing += 1
 
 
+@inlined
+def _end_of_early_gaps(state: State, flow: FlowRecord, stream: StreamRecord, first: Packet) -> Int:
+    """Until when, at most, PSNs that this stream skips may have passed before the capture began.
+
+    A stream that begins inside a message began before the capture.
+    """
+    if flow.agreed or stream.restarts > 0:
+        return np.int64(0)
+    in_flight = RESEND_AFTER_NS if first.bits & BEGINS else IN_FLIGHT_NS
+    return np.int64(state.began[first.tap]) + in_flight
+
+
+@inlined
+def _is_early(state: State, flow: FlowRecord, stream: StreamRecord, tap: Int, time: Int) -> bool:
+    """True when a PSN skipped at this time may have passed before the capture began.
+
+    Only where packets between the two hosts overtake each other, or pass other taps than the first
+    packet, which was in flight then: else all that follow the first packet pass after it.
+    """
+    if time >= stream.early_until:
+        return False
+    of_pair = state.pairs[flow.pair].disordered[1 if flow.src > flow.dst else 0]
+    if not stream.disordered and (of_pair or tap != stream.start_tap):
+        note_disorder(state, flow, stream)
+    return bool(stream.disordered)
+
+
+@subkernel
+def note_disorder(state: State, flow: FlowRecord, stream: StreamRecord) -> None:
+    """Note that packets overtake each other: PSNs that were skipped early are not known to be
+    missing."""
+    if stream.disordered:
+        return
+    stream.disordered = 1
+    state.pairs[flow.pair].disordered[1 if flow.src > flow.dst else 0] = 1
+    stream.recovered -= stream.early_recovered
+    stream.retransmitted += stream.early_recovered
+    if stream.missing == 0 or stream.start_time >= stream.early_until:
+        return
+    for i in range(stream.window, stream.window + (1 << np.int64(stream.window_bits))):
+        slot = state.slots[i]
+        if slot.state == st.MISSING and slot.time < stream.early_until:
+            slot.state = st.SKIPPED
+            stream.missing -= 1
+
+
 @subkernel
 def _start(
     state: State, flow: FlowRecord, stream: StreamRecord, which: Int, packet: Packet
@@ -376,10 +441,11 @@ def _start(
         stream.floor_arrival = -1
     stream.started = 1
     stream.start_psn = psn
+    stream.early_until = _end_of_early_gaps(state, flow, stream, packet)
     stream.start_id = packet.sent_id
     stream.start_tap = packet.tap
     stream.named = 0
-    stream.below = 0
+    stream.below = st.BELOW_NONE
     stream.start_time = time
     stream.start_arrival = stream.arrivals
     stream.start_dense = stream.next_dense
@@ -394,7 +460,9 @@ def _start(
 
 
 @subkernel
-def _come_as_named(state: State, flow: FlowRecord, stream: StreamRecord, psn: Int) -> None:
+def _come_as_named(
+    state: State, flow: FlowRecord, stream: StreamRecord, psn: Int, bits: Int
+) -> None:
     """Handle a late or repeated request of a stream in which an answer has named a PSN."""
     named, steps = np.int64(stream.named), psn_distance(psn, np.int64(stream.named_psn))
     below = psn_distance(psn, np.int64(stream.start_psn)) < 0
@@ -404,7 +472,7 @@ def _come_as_named(state: State, flow: FlowRecord, stream: StreamRecord, psn: In
     if named != st.NAMED:  # now the addressee of the NAK is known
         flow.nak_codes[0] += 1
         await_resend(flow, st.NAK_PSN, psn, np.int64(stream.named_time))
-    if named != st.ASKED_PERHAPS and below:
+    if named != st.ASKED_PERHAPS and below and (steps > 0 or bits & BEGINS):
         _miss_before_the_start(state, flow, stream, np.int64(stream.named_psn))
 
 
@@ -415,15 +483,16 @@ def note_below_the_start(
     """Note a retransmitted request below the first PSN seen: perhaps the start of a connection."""
     if psn_distance(psn, np.int64(stream.start_psn)) >= 0:
         return
-    if stream.below == 0 or psn_distance(psn, np.int64(stream.below_psn)) < 0:
-        stream.below = 1
+    below_all = psn_distance(psn, np.int64(stream.below_psn)) < 0
+    if stream.below == st.BELOW_NONE or below_all:
+        stream.below = st.BELOW_BEGINS if bits & BEGINS else st.BELOW_INSIDE
         stream.below_psn = psn
     elif psn_distance(psn, np.int64(stream.below_next)) < 0:
         return
     count = responses_of(state, flow, bits, dma_length) if bits & READ_REQUEST else 1
     stream.below_next = psn_add(psn, count)
-    if stream.below == 1 and bits & ENDS:
-        stream.below = 2
+    if stream.below == st.BELOW_BEGINS and bits & ENDS:
+        stream.below = st.BELOW_ENDS
         stream.below_end = psn
 
 
@@ -471,7 +540,7 @@ def judge(
         return verdict
 
     if stream.named and distance < 0:
-        _come_as_named(state, flow, stream, psn)
+        _come_as_named(state, flow, stream, psn, bits)
     known = has_slot(state, stream, psn)
     if not known and is_skipped(stream, psn):
         known = True
@@ -509,7 +578,10 @@ def _jump(
     if not _gap_is_certain(state, flow, stream, which, packet.bits):
         missing = 1 if stream.mid_message else 0
     if missing > 0:
-        open_gap(state, flow, stream, first, missing, st.MISSING, packet, dense)
+        slot_state = (
+            st.SKIPPED if _is_early(state, flow, stream, packet.tap, packet.time) else st.MISSING
+        )
+        open_gap(state, flow, stream, first, missing, slot_state, packet, dense)
     kept = min(distance - missing, st.SKIPPED_KEPT)
     skipped = distance - kept
     first = psn_add(first, skipped)
@@ -548,6 +620,7 @@ def _fill(
     """Verdict on a skipped PSN: the late original, or the retransmission of a lost packet."""
     bits, sent_id, time = packet.bits, packet.sent_id, packet.time
     slot = state.slots[at]
+    _is_early(state, flow, stream, packet.tap, np.int64(slot.time))
     was_missing = slot.state == st.MISSING
     if was_missing:
         stream.missing -= 1
@@ -566,9 +639,12 @@ def _fill(
     if resent and flow.transport != UC:  # UC never retransmits
         jump, jump_time = slot.arrival, slot.time
         write_seen(state, at, packet, stream.arrivals, dense)
+        early = was_missing and jump_time < stream.early_until
+        stream.early_recovered += early
         if was_missing:
             if bits & MARKS_RESENDS or dates_transmissions(flow):
-                slot.recovered, slot.arrival, slot.time = 1, jump, jump_time
+                slot.recovered = st.RECOVERED_EARLY if early else st.RECOVERED
+                slot.arrival, slot.time = jump, jump_time
             stream.recovered += 1
             return verdicts.RECOVERED
         stream.retransmitted += 1
@@ -576,6 +652,7 @@ def _fill(
     density_push(densities, 2 * f + which, dense)
     index = note_late(state, histograms, f, stream, at, time)
     write_seen(state, at, packet, index, dense)
+    note_disorder(state, flow, stream)
     return verdicts.REORDERED
 
 
@@ -620,8 +697,12 @@ def _seen_again(
     elif bits & MARKS_RESENDS or hop_limit != slot.hop_limit:
         same = time - slot.time <= RESEND_AFTER_NS
     else:
-        behind = psn_add(psn, 1) == stream.next or (flow.no_ids == 0 and flow.ids_same == 0)
-        same = behind and time - slot.time < TWIN_WITHIN_NS and not expects_again(flow, which, psn)
+        elapsed = time - slot.time
+        if elapsed <= st.COPY_WITHIN_NS:
+            same = which == st.RESPONSES or not _is_due_again(flow, psn, np.int64(slot.time))
+        else:
+            behind = psn_add(psn, 1) == stream.next or (flow.no_ids == 0 and flow.ids_same == 0)
+            same = behind and elapsed < TWIN_WITHIN_NS and not expects_again(flow, which, psn)
     if same and new_here:
         note_copy(state, slot.tap, tap)
         slot.taps |= bit
@@ -631,12 +712,18 @@ def _seen_again(
             stream.mirror_duplicates += 1
             return verdicts.MIRROR_DUPLICATE
         stream.duplicates += 1
+        if time - slot.time <= st.COPY_WITHIN_NS:
+            state.pairs[flow.pair].copied = 1
         return verdicts.DUPLICATE
     stream.retransmitted += 1
     if earlier:
         if slot.recovered == 0:
             return verdicts.RETRANSMITTED
-        stream.recovered -= 1  # the packet was not lost
+        note_disorder(state, flow, stream)
+        if slot.recovered == st.RECOVERED_EARLY:
+            stream.retransmitted -= 1  # it counts already
+        else:
+            stream.recovered -= 1  # the packet was not lost
         density_push(densities, 2 * f + which, slot.dense)
         note_late(state, histograms, f, stream, at, time)
         slot.recovered = 0

@@ -76,11 +76,17 @@ FLOW = np.dtype(
         ("acked", "u1"),
         ("ack_psn", "u4"),  # highest PSN acknowledged
         ("nak_codes", "u4", (8,)),  # NAKs received by low bits of the code; 7 = any other
+        # what the snap length cuts off
+        ("cut_answers", "i8"),  # ACKs or NAKs of this flow without their AETH
+        ("cut_reads", "i8"),  # READ requests without their length
+        ("cut_to", "u4"),  # captured bytes of the longest of these frames
+        ("cut_needs", "u4"),  # bytes that would hold their headers
         ("rnr_received", "u4"),
         # go-back-N
         ("in_rewind", "u1"),
         ("rewind_trigger", "u1"),
         ("rewind_next", "u4"),
+        ("rewind_time", "i8"),  # of its first packet
         ("rewinds", "i8"),
         ("rewound_bytes", "i8"),
         ("last_request_time", "i8"),
@@ -91,6 +97,11 @@ FLOW = np.dtype(
     ],
     align=True,
 )
+
+COPY_WITHIN_NS = 2_000
+"""A packet without identification that comes again within this time is a copy: a mirror of both
+directions of a port makes them 50 ns to 1 us apart, and a sender learns of a loss later. Unless a
+retransmission is known to be due."""
 
 NAK_NONE, NAK_PSN, NAK_RNR = range(3)
 NAKS_KEPT = 4
@@ -123,6 +134,8 @@ PAIR = np.dtype(
         ("high", "u4"),
         ("head", "i4", (2,)),  # first flow low -> high and high -> low
         ("path_mtu", "u2"),  # largest First or Middle payload between the two hosts
+        ("copied", "u1"),  # the capture holds some packets of a PSN sequence twice
+        ("disordered", "u1", (2,)),  # packets low -> high, high -> low overtake each other
     ],
     align=True,
 )
@@ -139,6 +152,10 @@ NAMED, NAMED_PERHAPS, ASKED_PERHAPS = 1, 2, 3
 NAMED: the peer waits for it, as for the first packets of a connection. NAMED_PERHAPS: the same from
 a flow that may be the peer; only a retransmission of exactly this PSN proves it. ASKED_PERHAPS:
 such a flow requests it again; when it was first sent is unknown."""
+
+BELOW_NONE, BELOW_BEGINS, BELOW_ENDS, BELOW_INSIDE = range(4)
+"""What is retransmitted below the first PSN seen: nothing, a message from its first packet on, also
+its last packet, or the rest of a message."""
 
 STACK = 32
 """Late arrivals kept, and degrees distinguished: TCP's threshold is 3, sprayed flows reach tens."""
@@ -162,8 +179,12 @@ STREAM = np.dtype(
         ("named_psn", "u4"),
         ("skips", "u4"),  # bit k: PSN `start_psn` - 1 - k is skipped; it gets a slot if it arrives
         ("named_time", "i8"),  # of this answer
-        # requests retransmitted below `start_psn`
-        ("below", "u1"),  # 1: there is one; 2: also the end of a message
+        ("disordered", "u1"),  # a packet overtook another on the way to the tap
+        # A PSN skipped before this time may have passed on another path before the capture began.
+        ("early_until", "i8"),
+        ("early_recovered", "i8"),  # of `recovered`, those skipped before it
+        # requests retransmitted below `start_psn`, see BELOW_NONE
+        ("below", "u1"),
         ("below_psn", "u4"),  # the lowest one
         ("below_next", "u4"),  # after the highest one
         ("below_end", "u4"),  # the first end of a message, from the lowest one on
@@ -217,6 +238,8 @@ LATE = np.dtype(
 
 EMPTY, SEEN, MISSING, SKIPPED = range(4)
 """Slot states. SKIPPED: skipped without evidence that the PSN exists."""
+RECOVERED, RECOVERED_EARLY = 1, 2
+"""`recovered` of a slot: early, if the PSN was skipped before `early_until`."""
 INSIDE_A_READ = -1
 """`dense` of a PSN that an earlier READ reserved, of a READ of the rest."""
 
@@ -231,10 +254,8 @@ SLOT = np.dtype(
         ("bytes", "u4"),  # payload
         ("tap", "u2"),  # that saw the latest transmission first
         ("rtx", "u1"),  # the latest transmission has the RTX bit of MRC
-        (
-            "recovered",
-            "u1",
-        ),  # the original is still missing: `arrival` and `time` are those of the jump
+        # RECOVERED: the original is still missing; `arrival` and `time` are those of the jump
+        ("recovered", "u1"),
         ("taps", "u8"),  # bit set of taps that saw it; tap 63 and above share a bit
         ("arrival", "i8"),  # missing: index of the packet that jumped
         ("time", "i8"),  # missing: of the packet that jumped
@@ -276,7 +297,9 @@ RECENT = np.dtype(
         ("psn", "u4"),
         ("opcode", "u1"),
         ("tap", "u2"),
+        ("aeth", "u4"),
         ("taps", "u8"),
+        ("time", "i8"),
     ],
     align=True,
 )

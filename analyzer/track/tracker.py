@@ -26,7 +26,7 @@ from ..statistics.per_flow import (
 from ..statistics.per_flow import Rows as FlowRows
 from ..wire import bth as codes
 from ..wire.bth import FULL, OPCODE_CLASS, SEQUENCED, id_distance
-from ..wire.packets import IPV6, RTX, PacketTable, TableArrays
+from ..wire.packets import HAS_AETH, HAS_RETH, IPV6, RTX, SNAPPED, PacketTable, TableArrays
 from . import state as st
 from .answers import hear_answer
 from .batch import (
@@ -47,10 +47,11 @@ from .sequence import (
     forget_answers,
     judge,
     note_below_the_start,
+    note_disorder,
     note_resend,
 )
 from .state import USED_FLOWS, USED_PAIRS, FlowRecord, State
-from .window import Packet, judge_unordered, responses_of
+from .window import CNP_OPCODE, UNKNOWN_LENGTH, Packet, judge_unordered, responses_of
 
 # The tracker's one pass over a batch, in capture order.
 
@@ -62,7 +63,7 @@ RECENTS_AHEAD = 2 << st.MAX_RECENT_BITS
 
 
 _CE = 3
-_CNP_OPCODE = 0x81
+_BTH_BYTES, _AETH_BYTES, _RETH_BYTES = 12, 4, 16
 
 
 @inlined
@@ -105,6 +106,13 @@ def _note_id(flow: FlowRecord, verdict: Int, ip_id: Int, overtaken: Bool) -> Non
         flow.last_id = ip_id
 
 
+@inlined
+def _note_cut(flow: FlowRecord, table: TableArrays, i: Int, header_bytes: Int) -> None:
+    """Note a frame cut off before the end of this many bytes of BTH and extension headers."""
+    flow.cut_to = max(np.int64(flow.cut_to), np.int64(table.captured_bytes[i]))
+    flow.cut_needs = max(np.int64(flow.cut_needs), np.int64(table.bth_offset[i]) + header_bytes)
+
+
 @subkernel
 def walk(
     state: State,
@@ -144,6 +152,7 @@ def walk(
         flow.udp_sport = table.udp_sport[i]
         if flow.packets == 0:
             state.began[tap] = min(state.began[tap], time)
+        is_cut = table.decode_flags[i] & SNAPPED != 0
         is_mrc = opcode >= codes.MRC_FIRST and codes.TRANSPORT_OF[opcode] == codes.MRC
         sent_id, rtx = ip_id, 0
         if is_mrc:
@@ -157,24 +166,33 @@ def walk(
                 flow.has_transport = 1
                 flow.transport = codes.TRANSPORT_OF[opcode]
             dma_length = np.int64(table.dma_length[i])
+            if bits & codes.READ_REQUEST and is_cut and not table.decode_flags[i] & HAS_RETH:
+                dma_length = np.int64(UNKNOWN_LENGTH)
+                flow.cut_reads += 1
+                _note_cut(flow, table, i, _BTH_BYTES + _RETH_BYTES)
             packet = Packet(psn, bits, dma_length, sent_id, rtx, hop_limit, payload, tap, time)
             verdict = judge(state, histograms, densities, f, which, packet)
             overtaken = dates_transmissions(flow) and id_distance(ip_id, np.int64(flow.last_id)) < 0
+            resent = verdict == RETRANSMITTED or verdict == RECOVERED
+            if resent and overtaken:
+                note_disorder(state, flow, state.streams[2 * f + which])
             if which == st.REQUESTS:
-                if is_mrc and (verdict == RETRANSMITTED or verdict == RECOVERED):
+                if is_mrc and resent:
                     # Only this packet is retransmitted, not all after it; measures/mrc.py has the
                     # trigger.
                     flow.retransmitted_by[st.BY_UNKNOWN] += 1
                     flow.rewound_bytes += wire_bytes
-                elif verdict == RETRANSMITTED or verdict == RECOVERED:
+                elif resent:
                     implied = False
                     if bits & codes.READ_REQUEST:
                         implied = asks_at_a_gap(state, f, flow, psn, time)
                     stream = state.streams[2 * f + st.REQUESTS]
                     note_below_the_start(state, flow, stream, psn, bits, dma_length)
+                    answers_are_cut = flow.peer >= 0 and state.flows[flow.peer].cut_answers > 0
                     begins = note_resend(
-                        histograms, f, flow, psn, wire_bytes, time, implied, overtaken
-                    )
+                        histograms, f, flow, psn, wire_bytes, time, implied, overtaken,
+                        answers_are_cut,
+                    )  # fmt: skip
                     if begins:
                         _record(
                             state, st.EVENT_REWIND, f, time, table.frame_number[i], tap, psn,
@@ -198,10 +216,17 @@ def walk(
             identity = psn
             if is_mrc and len(table.fingerprint) > 0:  # responses repeat PSNs
                 identity ^= np.int64(table.fingerprint[i])
-            verdict = judge_unordered(state, flow, identity, opcode, ip_id, hop_limit, tap)
+            told = np.int64(table.aeth[i])
+            verdict = judge_unordered(
+                state, flow, identity, opcode, ip_id, told, hop_limit, tap, time
+            )
             # A NAK mirrored twice counts once.
             if bits & codes.ACKNOWLEDGE and verdict == NOT_SEQUENCED:
                 aeth = np.int64(table.aeth[i])
+                if is_cut and not table.decode_flags[i] & HAS_AETH:
+                    aeth = np.int64(-1)
+                    flow.cut_answers += 1
+                    _note_cut(flow, table, i, _BTH_BYTES + _AETH_BYTES)
                 event = hear_answer(state, histograms, f, bits, aeth, psn, time)
                 if event >= 0:
                     _record(state, event, f, time, table.frame_number[i], tap, psn, aeth >> 24)
@@ -227,9 +252,9 @@ def walk(
             flow.response_packets += 1
         elif bits & codes.ACKNOWLEDGE:
             flow.ack_packets += 1
-        elif opcode == _CNP_OPCODE:
+        elif opcode == CNP_OPCODE:
             flow.cnps += 1
-        if not flow.has_transport and (opcode != _CNP_OPCODE or flow.packets == 1):
+        if not flow.has_transport and (opcode != CNP_OPCODE or flow.packets == 1):
             flow.transport = codes.TRANSPORT_OF[opcode]
     return len(flow_of_row)
 

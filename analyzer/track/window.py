@@ -340,6 +340,8 @@ def tap_bit(tap: Int) -> Int:
     return np.uint64(1) << np.uint64(min(tap, 63))
 
 
+UNKNOWN_LENGTH = -1
+"""`dma_length` of a READ whose RETH is cut off: it reserves an unknown number of PSNs."""
 _SMALLEST_PATH_MTU = 256
 _LARGEST_PATH_MTU = 4096
 
@@ -366,7 +368,7 @@ def responses_of(state: State, flow: FlowRecord, bits: Int, dma_length: Int) -> 
     path_mtu = path_mtu_of(state, flow)
     if path_mtu == 0:
         path_mtu = np.int64(state.pairs[flow.pair].path_mtu)
-    if bits & READ_REQUEST and path_mtu > 0:
+    if bits & READ_REQUEST and path_mtu > 0 and dma_length > 0:
         return reserved_psns(dma_length, path_mtu)
     return np.int64(1)
 
@@ -381,10 +383,11 @@ def advance(
     count: Int = np.int64(1)
     if bits & READ_REQUEST:
         count = responses_of(state, flow, bits, dma_length)
-        if dma_length > _SMALLEST_PATH_MTU and path_mtu_of(state, flow) == 0:
+        unknown = dma_length == UNKNOWN_LENGTH
+        if unknown or (dma_length > _SMALLEST_PATH_MTU and path_mtu_of(state, flow) == 0):
             stream.read_pending = 1
             stream.read_psn = psn
-            stream.read_length = dma_length
+            stream.read_length = max(dma_length, 0)
     stream.next = psn_add(psn, count)
     stream.next_dense += 1
 
@@ -415,6 +418,7 @@ def resolve_read(
         stream.next = psn
 
 
+CNP_OPCODE = 0x81
 _WAYS_BITS = 3
 """log2 of the packets kept per place if there are several taps: packets in flight between two taps
 may share a place. With one tap each place keeps the latest packet."""
@@ -516,14 +520,23 @@ def _make_room(state: State, flow: FlowRecord, constant: bool, first: Int, place
 # Inlined: a call of its own would copy all array descriptors of `State`, for every ACK.
 @inlined
 def judge_unordered(
-    state: State, flow: FlowRecord, psn: Int, opcode: Int, ip_id: Int, hop_limit: Int, tap: Int
+    state: State,
+    flow: FlowRecord,
+    psn: Int,
+    opcode: Int,
+    ip_id: Int,
+    aeth: Int,
+    hop_limit: Int,
+    tap: Int,
+    time: Int,
 ) -> Int:
     """Verdict on a packet without a PSN sequence: new, or a copy.
 
     Compares with the latest packets of the flow in the same place of a small table, addressed by
     identification, or by PSN if identifications are unusable (IPv6, or constant). In that case
     equal packets are legitimate: only a packet at another tap is a copy, of the oldest packet that
-    this tap has not seen.
+    this tap has not seen, and one within `COPY_WITHIN_NS` where the capture holds data of the two
+    hosts twice. CNPs are all equal.
     """
     if flow.recent < 0:
         _new_table(state, flow, LEAST_RECENT_BITS)
@@ -543,7 +556,11 @@ def judge_unordered(
                 entry.taps |= bit
                 return TAP_COPY
             twin = at
-    if twin >= 0 and flow.loose_ids_different > 0 and not constant:
+    is_copy = flow.loose_ids_different > 0 and not constant
+    if twin >= 0 and not is_copy and opcode != CNP_OPCODE and state.pairs[flow.pair].copied:
+        entry = state.recents[twin]
+        is_copy = entry.aeth == aeth and time - entry.time <= st.COPY_WITHIN_NS
+    if twin >= 0 and is_copy:
         entry = state.recents[twin]
         return DUPLICATE if hop_limit == entry.hop_limit else MIRROR_DUPLICATE
     while _make_room(state, flow, constant, first, places):
@@ -557,5 +574,7 @@ def judge_unordered(
     entry.ip_id = ip_id
     entry.hop_limit = hop_limit
     entry.tap = tap
+    entry.aeth = aeth
     entry.taps = bit
+    entry.time = time
     return NOT_SEQUENCED

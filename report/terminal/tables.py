@@ -176,8 +176,8 @@ def _loss_table(table: Table, flows: Sequence[Flow], glyphs: Glyphs, wide: bool)
     for flow in flows:
         recovery = flow.recovery
         doubled = verdicts.total((flow.duplicate_packets, flow.mirror_duplicates))
-        rnr_naks = recovery.rnr_naks
-        naks = None if rnr_naks is None else sum(recovery.naks.values()) + rnr_naks
+        rnr_naks, codes = recovery.rnr_naks, recovery.naks
+        naks = None if rnr_naks is None or codes is None else sum(codes.values()) + rnr_naks
         lost = lost_packets(flow)
         cells = [
             *flow_cells(flow, glyphs, wide),

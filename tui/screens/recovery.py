@@ -225,9 +225,11 @@ def _causes(flow: Flow) -> list[tuple[str, str]]:
     causes = sorted((triggers or {}).items(), key=lambda item: -item[1])
     total = max(1, sum(n for _, n in causes))
     shares = ", ".join(f"{cause} {100 * n / total:.0f}" for cause, n in causes)
+    naks = flow.recovery.naks
+    codes = human.UNKNOWN if naks is None else ", ".join(f"{k} {n}" for k, n in naks.items())
     return [
         ("triggers, %", human.UNKNOWN if triggers is None else shares),
-        ("NAKs", ", ".join(f"{k} {n}" for k, n in flow.recovery.naks.items()) or "0"),
+        ("NAKs", codes or "0"),
         ("RNR NAKs", human.count(flow.recovery.rnr_naks)),
         ("gap to NAK", _times(flow.recovery.gap_to_nak_ns)),
         ("NAK to resend", _times(flow.recovery.nak_to_resend_ns)),

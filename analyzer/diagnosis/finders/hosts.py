@@ -83,7 +83,9 @@ def _code(case: Case, carrier: int) -> str:
     peer = case.peers.get(carrier)
     if peer is None:
         return "of a fatal code"
-    codes = [code for code in case.flows[peer].recovery.naks if code != "PSN sequence error"]
+    codes = [
+        code for code in (case.flows[peer].recovery.naks or ()) if code != "PSN sequence error"
+    ]
     return ", ".join(codes) or "of a fatal code"
 
 

@@ -617,6 +617,8 @@ def lost_before(case: Case, flow: Flow) -> int:
         return recovered
     if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:
         return recovered
+    if troubles.retransmits(flow.id) == "selective":
+        return recovered
     return max(recovered, jumped.packets - suspected)
 
 

@@ -313,7 +313,7 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
                 Place(capture=tap),
                 could,
                 f"{name} holds {packets_of(packets, could)} from {hosts(group)} twice",
-                "mirror every packet once; editcap -d removes the copies",
+                "mirror every packet once; --drop-duplicates 2us leaves the copies out",
                 seen=copied.values(),
                 severity="note",
                 costs=False,

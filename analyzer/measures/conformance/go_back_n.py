@@ -539,12 +539,16 @@ _ANY_PATH_MTU = 256
 """Up to this length a READ takes one PSN with every path MTU."""
 
 
+UNKNOWN_LENGTH = 0xFFFFFFFF
+"""`dma_length` of a READ whose RETH is cut off by the snap length."""
+
+
 @inlined
 def reserves(s: RequesterRecord, dma_length: Int) -> Int:
     """PSNs that a READ of `dma_length` bytes (an atomic: 0) reserves; 0 when unknown."""
     if dma_length <= _ANY_PATH_MTU:
         return np.int64(1)
-    if s.path_mtu == 0:
+    if s.path_mtu == 0 or dma_length == UNKNOWN_LENGTH:
         return np.int64(0)
     return reserved_psns(dma_length, np.int64(s.path_mtu))
 

@@ -12,9 +12,10 @@ from ...track.tracker import FlowTracker
 from ...wire import bth
 from ...wire.bth import psn_add, psn_distance
 from ...wire.packets import ACK_REQUEST as ASKS_FOR_ACK
-from ...wire.packets import HAS_AETH, IPV6, PacketTable
+from ...wire.packets import HAS_AETH, HAS_RETH, IPV6, SNAPPED, PacketTable
 from .cnp import CnpPacing
 from .go_back_n import (
+    UNKNOWN_LENGTH,
     after_fatal,
     answers,
     arrives,
@@ -52,6 +53,8 @@ def walk(book: Book, rows: Rows) -> None:
         seen_at = SeenAt(np.int64(rows.tap[i]), time, rows.frame_number[i])
         payload = np.int64(rows.payload_bytes[i])
         dma_length = np.int64(rows.dma_length[i])
+        if rows.decode_flags[i] & (SNAPPED | HAS_RETH) == SNAPPED and bits & bth.READ_REQUEST:
+            dma_length = np.int64(UNKNOWN_LENGTH)
         learn_path_mtu(book.states[g], bits, payload)
         if bits & bth.REQUEST:
             asks_for_ack = np.int64(rows.bth_flags[i]) & ASKS_FOR_ACK != 0

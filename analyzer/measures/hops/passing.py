@@ -2,7 +2,8 @@
 
 Two rows are sightings of one transmission when flow, opcode, PSN, IPv4 identification and, for
 acknowledgements, the AETH agree. Without identification (IPv6, or 0) a second sighting at the same
-tap is a copy within `TWIN_NS` of the first one, later a retransmission.
+tap is a copy within `TWIN_NS` of the first one, unless the tracker knows a retransmission (it
+follows a NAK), later a retransmission.
 """
 
 from __future__ import annotations
@@ -575,6 +576,8 @@ def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, h
     """
     ring, mask = len(p.transmissions) - 1, len(p.sightings) - 1
     flow, tap, limit = np.int64(rows.flow[i]), np.int64(rows.tap[i]), np.int64(rows.hop_limit[i])
+    verdict = np.int64(rows.verdict[i])
+    again = ip_id == 0 and (verdict == RETRANSMITTED or verdict == RECOVERED)
     twins = 0
     at = head
     while at >= p.used[st.TAIL] and twins < _MOST_TWINS:
@@ -589,7 +592,7 @@ def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, h
             s = p.sightings[seen & mask]
             if s.hop_limit != limit:
                 return -2  # one tap mirrors the packet before and after a router
-            if ip_id != 0 or rows.time_ns[i] - s.time < TWIN_NS:
+            if ip_id != 0 or (rows.time_ns[i] - s.time < TWIN_NS and not again):
                 return at + _COPY
         at = np.int64(t.chain)
     return -1

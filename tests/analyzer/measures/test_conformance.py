@@ -663,7 +663,7 @@ def test_before_the_loss_every_rewind_is_judged(seed) -> None:
 @given(SEEDS, st.integers(1, 31), st.sampled_from([7, 0xFFFFFA]), st.sampled_from([0, 0.03]))
 def test_first_packets_that_the_receiver_lacks_are_no_duplicates(seed, lost, first, more) -> None:
     connection = Connection(seed, first, 160, more, 0, 0, "", range(1, lost + 1))
-    one = judged(connection.run(), ran_us=-2000)
+    one = judged(connection.run(), ran_us=-200_000)
     assert not standing(one)
     assert one.keeper.book.states[0]["duplicates"] == connection.had_already
     found = one.keeper.book.states[0]["lost_before"]
@@ -676,7 +676,7 @@ def test_first_messages_of_one_packet_that_the_receiver_lacks_are_no_duplicates(
     """No packet tells the path MTU."""
     connection = Connection(1, 100, 160, 0, 0, 0, "", range(1, 6))
     connection.message = 1
-    states = judged(connection.run(), ran_us=-2000).keeper.book.states
+    states = judged(connection.run(), ran_us=-200_000).keeper.book.states
     assert states[0]["duplicates"] == connection.had_already == 0
     assert states[0]["lost_before"] == 5
 

@@ -262,11 +262,12 @@ def test_most_packets_late_is_not_most_packets_unseen(tmp_path):
     order = [p + 1 - 2 * (p % 2) for p in range(700)]  # neighbours change places
     order = [p for p in order if p % 7 != 5]
     late = sum(p < max(order[: i + 1]) for i, p in enumerate(order))
-    frames = []
+    arp = bytes(12) + b"\x08\x06" + bytes(46)
+    frames = [Frame(0, arp)]  # the capture runs before the flow begins
     for i, psn in enumerate(order):
         packet[18:20] = psn.to_bytes(2, "big")
         packet[51:54] = psn.to_bytes(3, "big")
-        frames.append(Frame(1000 * i, bytes(packet)))
+        frames.append(Frame(1_000_000_000 + 1000 * i, bytes(packet)))
     (flow,) = run(write_pcap(tmp_path / "late.pcap", frames)).flows
     assert (flow.reordered_packets, flow.missing_packets) == (late, 100)
 

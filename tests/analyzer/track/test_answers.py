@@ -126,6 +126,7 @@ MS = 1_000_000
 def verdicts(rows, ipv6=True):
     rows = [{"opcode": MIDDLE, "decode_flags": IPV6 if ipv6 else 0, "ip_id": 0} | r for r in rows]
     tracker = FlowTracker()
+    tracker.ran(0, START_NS - 1000 * MS)
     return tracker, track(tracker, packets(rows)).tolist()
 
 

@@ -22,6 +22,7 @@ from traffic import (
     READ_REQUEST,
     RNR_NAK,
     START_NS,
+    WRITE_FIRST,
     WRITE_LAST,
     WRITE_MIDDLE,
     WRITE_ONLY,
@@ -310,6 +311,9 @@ def test_any_packets_in_any_batches(seed, cuts):
     ):  # fmt: skip
         getattr(table, name)[:] = random.integers(0, high, 1500)
     one, other = FlowTracker(3), FlowTracker(3)
+    for tracker in (one, other):
+        for tap in range(3):
+            tracker.ran(tap, START_NS - 1_000_000_000)
     whole, pieces = track(one, table), track(other, table, cuts)
     assert np.array_equal(whole, pieces)
     for name in one.flows.dtype.names:
@@ -377,27 +381,33 @@ def test_a_lost_read_leaves_none_of_the_psns_that_it_reserves_missing():
     assert tracker.missing(0, state.REQUESTS) == (0, 0)
 
 
-@pytest.mark.parametrize("ran_us", [None, 500, 2000])
+def from_the_first(count):
+    """The packets of a connection, from the first message on."""
+    return [{"psn": 0, "opcode": WRITE_FIRST}, *in_order(count - 1, 1)]
+
+
+@pytest.mark.parametrize("ran_us", [None, 2_000, 200_000])
 @pytest.mark.parametrize("begins", [False, True])
 def test_the_first_packets_of_a_connection(ran_us, begins):
     """PSNs 0 to 39 are lost before the tap; the receiver NAKs them and gets them afterwards."""
     nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
     nak |= {} if begins else {"aeth": NAK_SEQUENCE_ERROR << 24 | 5, "decode_flags": 0x10}
-    rows = [row | {"udp_sport": 49458} for row in [*in_order(300, 40), nak, *in_order(340)]]
+    rows = [*in_order(300, 40), nak, *from_the_first(340)]
+    rows = [row | {"udp_sport": 49458} for row in rows]
     if not begins:
         rows[300].pop("syndrome")
     tracker = FlowTracker()
     if ran_us is not None:
         tracker.ran(0, START_NS - 1000 * ran_us)
     found = track(tracker, packets(rows)).tolist()
-    proven = begins and ran_us == 2000
+    proven = begins and ran_us == 200_000
     assert found[301:341] == [RECOVERED if proven else RETRANSMITTED] * 40
     assert found[341:] == [RETRANSMITTED] * 300
     assert tracker.stream(0, state.REQUESTS)["recovered"] == 40 * proven
     assert tracker.missing(0, state.REQUESTS) == (0, 0)
 
 
-@pytest.mark.parametrize("ran_us", [500, 2000])
+@pytest.mark.parametrize("ran_us", [2_000, 200_000])
 @pytest.mark.parametrize("twin", [None, 0, 40])
 def test_the_first_packets_before_the_pair_is_known(ran_us, twin):
     """The source port shows nothing: only ACKs after the retransmission make the pair.
@@ -406,7 +416,7 @@ def test_the_first_packets_before_the_pair_is_known(ran_us, twin):
     """
     nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
     acks = [nak | {"psn": psn, "syndrome": 0x1F} for psn in range(330, 340)]
-    rows = [*in_order(300, 40), nak, *in_order(340), *acks]
+    rows = [*in_order(300, 40), nak, *from_the_first(340), *acks]
     if twin is not None:
         others = [{"psn": twin + p, "dest_qp": 0x21} for p in (0, 1, 3, 2, 4)]
         rows = [*others[:1], *rows[:100], *others[1:], *rows[100:]]
@@ -416,7 +426,7 @@ def test_the_first_packets_before_the_pair_is_known(ran_us, twin):
     flow = next(f for f, one in enumerate(tracker.flows) if one["dest_qp"] == 0x11)
     stream = tracker.stream(flow, state.REQUESTS)
     assert tracker.flows["dest_qp"][tracker.flows["peer"][flow]] == 0x12
-    proven = 40 * (ran_us == 2000)
+    proven = 40 * (ran_us == 200_000)
     assert (stream["recovered"], stream["retransmitted"]) == (proven, 340 - proven)
     assert tracker.missing(flow, state.REQUESTS) == (0, 0)
     for other in set(range(len(tracker))) - {flow}:
@@ -428,8 +438,8 @@ def test_a_quick_retransmission_answers_the_nak_of_a_pair_that_is_not_known_yet(
     """It comes too soon to be known by its time: the NAK says that it is not a late packet."""
     nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
     tracker = FlowTracker()
-    tracker.ran(0, START_NS - 2_000_000)
-    found = track(tracker, packets([*in_order(9, 3), nak, *in_order(12)])).tolist()
+    tracker.ran(0, START_NS - 200_000_000)
+    found = track(tracker, packets([*in_order(9, 3), nak, *from_the_first(12)])).tolist()
     assert found[10:] == [RECOVERED] * 3 + [RETRANSMITTED] * 9
     flow = tracker.flows[0]
     assert (flow["peer"], flow["rewinds"], flow["nak_codes"][0]) == (-1, 1, 1)
@@ -437,14 +447,14 @@ def test_a_quick_retransmission_answers_the_nak_of_a_pair_that_is_not_known_yet(
     assert tracker.missing(0, state.REQUESTS) == (0, 0)
 
 
-@pytest.mark.parametrize("ran_us", [None, 500])
+@pytest.mark.parametrize("ran_us", [None, 2_000])
 def test_a_quick_retransmission_below_the_first_is_not_late_if_the_capture_has_just_begun(ran_us):
     """Whether the packets passed before the capture is unknown; that they were not late is not."""
     nak = {"answer": True, "psn": 0, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
     tracker = FlowTracker()
     if ran_us is not None:
         tracker.ran(0, START_NS - 1000 * ran_us)
-    found = track(tracker, packets([*in_order(9, 3), nak, *in_order(12)])).tolist()
+    found = track(tracker, packets([*in_order(9, 3), nak, *from_the_first(12)])).tolist()
     assert found[10:] == [RETRANSMITTED] * 12
     stream, flow = tracker.stream(0, state.REQUESTS), tracker.flows[0]
     assert (stream["recovered"], stream["reordered"]) == (0, 0)
@@ -470,8 +480,9 @@ def lost_without_a_nak(msn, acked):
 
     The message of PSNs 0 to 7 is acknowledged at `acked` with `msn`.
     """
-    again = in_order(80)
+    again = from_the_first(80)
     again[FIRST_MESSAGE - 1]["opcode"] = WRITE_LAST
+    again[FIRST_MESSAGE]["opcode"] = WRITE_FIRST
     ack = {"answer": True, "psn": acked, "opcode": ACK, "decode_flags": HAS_AETH}
     ack["aeth"] = 0x1F << 24 | msn
     rows = [*in_order(40, 40), *again[:FIRST_MESSAGE], ack, *again[FIRST_MESSAGE:]]
@@ -483,8 +494,8 @@ def lost_without_a_nak(msn, acked):
 
 @pytest.mark.parametrize(
     ("msn", "acked", "ran_us", "proven"),
-    [(1, 7, 2000, True), (1, 7, 500, False), (1, 7, None, False), (2, 7, 2000, False),
-     (0, 7, 2000, False), (1, 6, 2000, False), (1, 38, 2000, False)],
+    [(1, 7, 200_000, True), (1, 7, 2_000, False), (1, 7, None, False), (2, 7, 200_000, False),
+     (0, 7, 200_000, False), (1, 6, 200_000, False), (1, 38, 200_000, False)],
 )  # fmt: skip
 def test_the_first_packets_as_an_ack_names_them(msn, acked, ran_us, proven):
     """An ACK of the first message that a receiver completed, seen only as a retransmission."""
@@ -507,7 +518,7 @@ def test_an_ack_below_the_first_packet_is_no_loss(acked):
     ack["aeth"] = 0x1F << 24 | 1
     rows = [*in_order(5, 40), *[ack] * 3, *in_order(40, 45)]
     tracker = FlowTracker()
-    tracker.ran(0, START_NS - 2_000_000)
+    tracker.ran(0, START_NS - 200_000_000)
     found = track(tracker, packets([row | {"udp_sport": 49458} for row in rows]))
     assert set(found[[*range(5), *range(8, 48)]]) == {IN_ORDER}
     assert tracker.missing(0, state.REQUESTS) == (0, 0)
@@ -645,6 +656,29 @@ def test_a_nak_repeated_is_one_nak_to_act_on():
     assert found[-5:] == [RECOVERED, IN_ORDER, AHEAD, REORDERED, IN_ORDER]
     assert by(tracker) == {"nak": 1}
     assert tracker.flows[1]["naks"] == 4
+
+
+@pytest.mark.parametrize("doubled", [True, False])
+def test_the_same_nak_within_2_us_is_a_copy_where_data_is_doubled(doubled):
+    """Else a receiver may NAK every packet after a gap."""
+    nak = ack(10, NAK_SEQUENCE_ERROR, **NO_ID)
+    rows = [*paired(**NO_ID), *[write(11, **NO_ID)] * (1 + doubled), nak, nak]
+    tracker, found = rewind_verdicts(rows)
+    assert found[-2:] == [NOT_SEQUENCED, DUPLICATE if doubled else NOT_SEQUENCED]
+    assert tracker.flows[1]["naks"] == 2 - doubled
+
+
+@pytest.mark.parametrize(("lag_ns", "due"), [(300, False), (1900, False), (1900, True)])
+def test_a_packet_again_within_2_us_is_a_copy_unless_a_nak_asks_for_it(lag_ns, due):
+    rows = paired(**NO_ID) + [write(p, **NO_ID) for p in range(10, 13)]
+    for at, row in enumerate(rows):
+        row["time_ns"] = START_NS + 100 * at
+    sent = rows[-3]["time_ns"]
+    if due:
+        rows += [ack(10, NAK_SEQUENCE_ERROR, time_ns=sent + 1500, **NO_ID)]
+    rows += [write(p, time_ns=sent + lag_ns + 100 * k, **NO_ID) for k, p in enumerate((10, 11))]
+    _, found = rewind_verdicts(rows)
+    assert found[-2:] == [RETRANSMITTED if due else DUPLICATE] * 2
 
 
 def test_a_single_send_answered_by_rnr_is_sent_again_soon():

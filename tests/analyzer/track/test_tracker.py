@@ -222,6 +222,8 @@ def table(rows, start):
 def test_verdicts_and_counts_after_flows_left_are_those_without_them(before, stays, after):
     stays_of_qp = dict(enumerate(stays))
     with_all, without = FlowTracker(), FlowTracker()
+    for tracker in (with_all, without):
+        tracker.ran(0, 0)
     with_all.update(table(before, 0))
     first = table(before, 0)
     without.update(first.take(np.array([stays_of_qp[qp] for qp, _, _ in before])))

@@ -45,8 +45,8 @@ from fabric_captures import write as write_taps
 from factories import Pcapng
 from hypothesis import given
 from hypothesis import strategies as st
+from traffic import ACK, NAK_SEQUENCE_ERROR, packets
 from traffic import START_NS as START_NS_ended
-from traffic import packets
 
 from rocescope.analyzer.diagnosis.diagnose import diagnose
 from rocescope.analyzer.diagnosis.finders.losses import (
@@ -62,7 +62,7 @@ from rocescope.analyzer.diagnosis.finders.losses import (
 )
 from rocescope.analyzer.diagnosis.known import Known
 from rocescope.analyzer.results.captures import Ended
-from rocescope.analyzer.wire.packets import ICRC_BAD, ICRC_OK
+from rocescope.analyzer.wire.packets import HAS_AETH, ICRC_BAD, ICRC_OK, IPV6
 from rocescope.report.notes import place, reaches
 
 NEAR, FAR = "leaf1-spine2", "leaf2-spine2"
@@ -860,3 +860,55 @@ def test_flows_that_left_without_trouble_are_no_finding():
     found = with_ended()
     assert found.findings == []
     assert found.summary == "No fault found in 36,003 packets of 1,201 queue pairs"
+
+
+def retransmitting(selective, *, loss, ack_every, ids=True, packets=2000):
+    """Rows at the sender's tap: all losses are after it, and each lost packet is NAKed.
+
+    A selective sender repeats the NAKed packet alone, the other all that follow.
+    """
+    chance, rows, at, sent = random.Random(1), [], 0, 0
+    kind = {} if ids else {"ip_id": 0, "decode_flags": IPV6 | HAS_AETH}
+
+    def send(psn):
+        nonlocal at, sent
+        at, sent = at + 1, sent + 1
+        rows.append({"psn": psn, "at": at, **(kind or {"ip_id": sent})})
+
+    def reply(psn, syndrome):
+        rows.append(
+            {"answer": True, "psn": psn, "opcode": ACK, "syndrome": syndrome, "at": at, **kind}
+        )
+
+    lost = []
+    for psn in range(packets):
+        send(psn)
+        if chance.random() < loss:
+            lost.append((at + 8, psn))
+        while lost and lost[0][0] <= at:
+            naked = lost.pop(0)[1]
+            reply(naked, NAK_SEQUENCE_ERROR)
+            at += 5
+            for again in range(naked, naked + 1 if selective else psn + 1):
+                send(again)
+            lost = [one for one in lost if selective or one[1] < naked]
+        if psn % ack_every == 0:
+            reply(min((one[1] for one in lost), default=psn + 1) - 1, 0x1F)
+    return rows
+
+
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("loss", [0.02, 0.1])
+@pytest.mark.parametrize("ack_every", [1, 4, 50])
+@pytest.mark.parametrize("selective", [True, False])
+def test_selective_senders_are_told_apart_by_what_they_repeat(selective, ack_every, loss, ids):
+    case = case_of(retransmitting(selective, loss=loss, ack_every=ack_every, ids=ids))
+    flow = case.flows[0]
+    assert flow.recovery.retransmission == ("selective" if selective else "go-back-n")
+    (finding,) = diagnose(case).findings
+    assert finding.place.direction == "after the tap"
+    naks = flow.recovery.naks["PSN sequence error"]
+    assert 0.95 * naks <= finding.packets <= naks
+    assert flow.recovered_packets == flow.missing_packets == 0
+    if selective:
+        assert flow.retransmitted_packets == naks
