@@ -27,6 +27,7 @@ from ...results.flow import Flow
 from ...statistics.shares import wilson
 from ...summary.hidden import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES, UC
+from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case, lost_or_late, seen_in_part
 from ..finding import (
@@ -231,7 +232,7 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
         more = sum(near.values())
         share = packets_of(len(lost) + more, group.packets + _packets_of_flows(case, near))
         details: dict[str, str | int | float] = {"bits_per_second": round(limit)}
-        if len(sources) >= INCAST_SOURCES and group.to_tap is not None:
+        if len(sources) >= INCAST_SOURCES and _is_link_of_host(case, group, lost):
             says = f"{len(sources)} sources overload {name}{way}: it drops {share}"
             return _Cause("incast", says, "spread the sources in time, or use ECN or PFC", details)
         says = f"{name} drops {share}{way}: no more than {rate(limit)} pass"
@@ -373,6 +374,30 @@ def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
     free = np.count_nonzero(busy & ~lossy)
     limited = vary_in > 0.15 and vary_out < 0.5 * vary_in and below >= 0.9 * free
     return median if limited else None, queued
+
+
+def _is_link_of_host(case: Case, group: HopGroup, lost: NDArray[Any]) -> bool:
+    """Whether all packets on the output, passed or lost, go to one host, whose own packets come
+    over this link before they pass a router, and no tap sees them later.
+
+    Several sources do not overload a link between switches just because it is slow.
+    """
+    if group.to_tap is None:
+        return False
+    hops = group.tap_hops.hops
+    into = [hop.passed["flow"] for hop in hops if hop.to_tap == group.to_tap]
+    flows = np.unique(np.concatenate([*into, lost["flow"]]))
+    receivers = {case.flows[f].dst for f in flows.tolist()}
+    onward = [hop.passed["flow"] for hop in hops if hop.from_tap == group.to_tap]
+    if len(receivers) != 1 or np.isin(flows, np.concatenate([*onward, flows[:0]])).any():
+        return False
+    tap, progress = case.registry.tap_names[group.to_tap], case.measuring.troubles.progress
+    return any(
+        flow.src in receivers
+        and tap in flow.taps
+        and int(progress(flow.id)["hop_limit"]) in FULL_HOP_LIMITS
+        for flow in case.flows
+    )
 
 
 def _usual_delay(group: HopGroup) -> float:

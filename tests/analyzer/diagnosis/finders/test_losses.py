@@ -18,6 +18,7 @@ from conformance_traces import NAK, answer, last, write
 from examples import examples
 from fabric_captures import (
     DURATION,
+    LEAF,
     LINKS,
     MS,
     START_NS,
@@ -287,6 +288,35 @@ def test_losses_of_a_sender_beside_the_receiver_at_another_time_are_a_fault_of_t
     assert by_kind["rate-limit"].packets == len(of_slow)
     assert by_kind["loss"].place.host == address(4)
     assert 0 < by_kind["loss"].packets <= len(run.lost) - len(of_slow)
+
+
+@pytest.fixture
+def third_sender(monkeypatch):
+    """Host 5 at leaf1."""
+    monkeypatch.setitem(LEAF, 5, 1)
+    monkeypatch.setattr("fabric_captures.LINKS", [*LINKS, "H5-leaf1"])
+
+
+@pytest.mark.parametrize("kept", ["*", "leaf*"], ids=["all links", "uplinks"])
+@pytest.mark.parametrize(
+    ("receivers", "answers"),
+    [((3, 4), True), ((3,), True), ((3,), False)],
+    ids=["several receivers", "one receiver", "no answers"],
+)
+def test_a_slow_uplink_of_three_senders_is_no_incast(
+    third_sender, receivers, answers, kept, tmp_path
+):
+    hosts = [(src, dst) for src in (1, 2, 5) for dst in receivers]
+    slow = queue(NEAR, FAR, 6e6, FROM, 300 * MS, 12)
+    run = simulate(usual_pairs(hosts=hosts, per_hosts=8 // len(receivers)), slow)
+    taps = {
+        tap: [s for s in seen if answers or s.packet.src not in receivers]
+        for tap, seen in run.taps.items()
+        if fnmatch(tap, kept)
+    }
+    (one,) = warnings(diagnosis(write_taps(tmp_path, taps)))
+    assert len({hit.packet.src for hit in run.lost}) == 3
+    assert (one.kind, place_of(one)) == ("rate-limit", SPINE)
 
 
 def test_two_sources_are_no_incast(tmp_path):
