@@ -73,6 +73,11 @@ MOVED_WITHIN_NS = 2_000_000_000
 LENGTH_FLOWS = 2
 """Swallowed flows, and flows that pass, from which their length can be the rule."""
 LENGTH_PACKETS = 10
+FULL, FULL_SHARE = 0.5, 0.75
+"""A queue overflows if this share of the lost packets are beside packets that wait at least this
+part of the longest wait: buffers that outputs share are not always full at the same length."""
+KNOWN_SHARE = 0.5
+"""Lost packets whose neighbours are known, from which these decide and not windows of time."""
 LIMITED_WINDOWS = 8
 """Windows with loss from which a constant output shows a rate limit without a queue."""
 
@@ -105,7 +110,7 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         uncertain_ns = 0
         if cause.kind in OVERFLOWS:  # from the first queue on, which begins inside a window
             begin, end = _overflow(case, group, lost)
-            span = (min(span[0], begin + group.tap_hops.window_ns), end)
+            span = (min(span[0], begin + group.tap_hops.window_ns), max(span[1], end))
             uncertain_ns = span[0] - begin
         yield finding(
             case,
@@ -160,10 +165,14 @@ def _packets_of_flows(case: Case, lost: Mapping[int, int]) -> int:
 
 
 def _overflow(case: Case, group: HopGroup, lost: NDArray[Any]) -> tuple[int, int]:
-    """First and last loss, or time of the queue, if that is earlier or later."""
+    """First and last loss, or begin and end of the queues that lose the first and the last packet:
+    earlier and later ones lose nothing. Queues begin and end with a window."""
     first, last = int(lost["time"][0]), int(lost["time"][-1])
-    begin, end = group.queued(max(OVERFLOW_NS, OVERFLOW_FACTOR * _usual_delay(group)))
-    return max(min(first, begin), case.first_ns), min(max(last, end), case.last_ns)
+    begin, end = first, last
+    for since, until in group.queues(max(OVERFLOW_NS, OVERFLOW_FACTOR * _usual_delay(group))):
+        begin = since if since <= first < until else begin
+        end = until if since <= last < until else end
+    return max(begin, case.first_ns), min(end, case.last_ns)
 
 
 def _by_fabric(group: HopGroup) -> str:
@@ -232,10 +241,13 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
         more = sum(near.values())
         share = packets_of(len(lost) + more, group.packets + _packets_of_flows(case, near))
         details: dict[str, str | int | float] = {"bits_per_second": round(limit)}
+        says = f"{name} drops {share}{way}: no more than {rate(limit)} pass"
+        if not queued_ns:
+            step = f"check policers of the egress of {name}"
+            return _Cause("rate-limit", f"{says}, without a queue", step, details)
         if len(sources) >= INCAST_SOURCES and _is_link_of_host(case, group, lost):
             says = f"{len(sources)} sources overload {name}{way}: it drops {share}"
             return _Cause("incast", says, "spread the sources in time, or use ECN or PFC", details)
-        says = f"{name} drops {share}{way}: no more than {rate(limit)} pass"
         return _Cause(
             "rate-limit", says, f"check speed and shapers of the egress of {name}", details
         )
@@ -338,8 +350,12 @@ def _end_together(group: HopGroup, flows: Collection[int], lost: Mapping[int, in
 
 
 def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
-    """Bits per second that pass while packets are lost, if a queue or a constant rate shows; the
-    usual of the longest waits meanwhile, ns."""
+    """Bits per second that pass while packets are lost, if a full queue or a constant rate shows;
+    the usual wait beside a lost packet, ns, 0 without a full queue.
+
+    A full queue drops what comes while the packets beside it wait as long as any. Random loss hits
+    packets at an empty queue as well, and others pass with a longer wait.
+    """
     width, origin = group.tap_hops.window_ns, group.tap_hops.origin_ns
     loss = np.zeros(state.WINDOWS, np.int64)
     lost_bytes = np.zeros(state.WINDOWS, np.int64)
@@ -359,21 +375,25 @@ def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
     if not lossy.any():
         return None, 0.0
     median = float(np.median(out[lossy])) * 8e9 / width
-    queued = float(np.median(most[lossy]))
-    usual = _usual_delay(group)
-    if queued >= max(OVERFLOW_NS, OVERFLOW_FACTOR * usual):
-        return median, queued
     busy = out > 0
+    waits = lost["wait"][lost["wait"] >= 0]
+    if len(waits) < KNOWN_SHARE * len(lost):
+        waits = most[lossy]
+    queued = float(np.median(waits))
+    full = max(np.quantile(most[lossy], 0.9), np.quantile(most[busy], 0.95))
+    is_full = np.count_nonzero(waits >= FULL * full) >= FULL_SHARE * len(waits)
+    if is_full and queued >= max(OVERFLOW_NS, OVERFLOW_FACTOR * _usual_delay(group)):
+        return median, queued
     offered = out + lost_bytes
     if np.count_nonzero(lossy) < LIMITED_WINDOWS:
-        return None, queued
+        return None, 0.0
     vary_in = float(np.std(offered[lossy]) / np.mean(offered[lossy]))
     vary_out = float(np.std(out[lossy]) / np.mean(out[lossy]))
     ceiling = float(np.median(out[lossy]))
     below = np.count_nonzero(out[busy & ~lossy] <= 1.1 * ceiling)
     free = np.count_nonzero(busy & ~lossy)
     limited = vary_in > 0.15 and vary_out < 0.5 * vary_in and below >= 0.9 * free
-    return median if limited else None, queued
+    return median if limited else None, 0.0
 
 
 def _is_link_of_host(case: Case, group: HopGroup, lost: NDArray[Any]) -> bool:

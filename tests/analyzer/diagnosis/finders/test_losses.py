@@ -209,6 +209,46 @@ def test_a_slow_link_that_overflows(tmp_path, room, bits):
     assert one.details["bits_per_second"] == pytest.approx(bits, rel=0.15)
 
 
+BURSTS = [(1, 50), (2, 150), (1, 250), (2, 330), (1, 350)]
+"""Host and begin in ms of bursts over spine 2."""
+
+
+@pytest.mark.parametrize(("share", "seed"), [(0.02, 2), (0.1, 1)])
+@pytest.mark.parametrize(
+    ("near", "far", "bits"), [(NEAR, FAR, 12e6), ("*", "H3-leaf2", 38e6)], ids=["spine", "port"]
+)
+def test_random_loss_at_a_port_with_bursts(near, far, bits, share, seed, tmp_path):
+    """Packets pass that wait for longer than those beside the lost ones."""
+    bursts = [
+        Pair(src, 3, 0x300 + n, 50_000 + n, start=begin * MS, stop=(begin + 20) * MS, gap=400 * US)
+        for n, (src, begin) in enumerate(BURSTS)
+    ]
+    waiting, random_loss = queue(near, far, bits), between(near, far, drop, which=some(share, seed))
+    run = simulate(
+        usual_pairs() + bursts + incast()[-3:],
+        lambda *packet: [] if random_loss(*packet) == [] else waiting(*packet),
+        lambda packet, now: 2 if 50_000 <= packet.sport < 50_005 else by_port(packet, now),
+    )
+    losses = [one for one in severe(tmp_path, run) if one.kind != "queueing"]
+    assert [one.kind for one in losses] == ["loss"]
+    assert losses[0].packets == len(run.lost)
+    assert losses[0].from_ns == run.lost[0].time_ns
+
+
+def test_a_queue_that_loses_nothing_is_no_onset(tmp_path):
+    """It is long before the one that overflows."""
+    early = queue(NEAR, FAR, 8e6, 20 * MS, 60 * MS)
+    late = queue(NEAR, FAR, 6e6, 200 * MS, 300 * MS, 12)
+    fault = lambda packet, near, far, now: (early if now < 150 * MS else late)(  # noqa: E731
+        packet, near, far, now
+    )
+    run = simulate(fault=fault)
+    assert any(hit.time_ns < START_NS + FROM for hit in run.hits)
+    (one,) = [one for one in severe(tmp_path, run) if one.kind == "rate-limit"]
+    assert START_NS + 200 * MS <= one.from_ns <= run.lost[0].time_ns
+    assert one.from_ns - one.onset_uncertainty_ns >= START_NS + 195 * MS
+
+
 def test_a_long_queue_that_drops_the_rest_of_some_flows_is_no_blackhole(tmp_path):
     """Nothing of these flows passes after the first loss, because the captures end."""
     slow = queue(NEAR, FAR, 6e6)
