@@ -14,7 +14,7 @@ Kind = Literal[
     "incast", "collision", "polarisation", "rehash", "link-down", "spraying", "reordering",
     "duplication", "corruption", "stalled", "receiver-not-ready", "fatal-nak",
     "timeout-recovery", "retry-storm", "dscp-mismatch", "mtu-mismatch", "pause", "mrc-path",
-    "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock",
+    "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock", "delay-step",
 ]  # fmt: skip
 """Kinds of findings; docs/diagnosis.md defines each."""
 Severity = Literal["critical", "warning", "note"]

@@ -39,10 +39,10 @@ from ..finding import (
     only,
     packets_of,
 )
-from ..known import DISORDER, LOSSES, REFUSALS, Finder, Known
+from ..known import DISORDER, LOSSES, REFUSALS, SLOWNESS, Finder, Known
 
 STALL_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *REFUSALS)
-TIMEOUT_CAUSES: Final[tuple[Kind, ...]] = (*STALL_CAUSES, *DISORDER, "stalled", "pause", "queueing")
+TIMEOUT_CAUSES: Final[tuple[Kind, ...]] = (*STALL_CAUSES, *DISORDER, "stalled", "pause", *SLOWNESS)
 RETRY_CAUSES: Final[tuple[Kind, ...]] = (*TIMEOUT_CAUSES, "timeout-recovery")
 """Kinds of causes that explain such an effect in the same flows at the same time."""
 

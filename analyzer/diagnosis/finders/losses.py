@@ -49,12 +49,22 @@ from ..finding import (
     tap_of,
 )
 from ..hop_groups import HopGroup, losing_groups, loss_evidence
-from ..known import CLOCKS_NS, DISORDER, LOSSES, OVERFLOWS, REFUSALS, SLOW_PATH, Finder, Known
+from ..known import (
+    CLOCKS_NS,
+    DISORDER,
+    LOSSES,
+    OVERFLOWS,
+    REFUSALS,
+    SLOW_PATH,
+    SLOWNESS,
+    Finder,
+    Known,
+)
 from .delays import late_over
 from .hosts import refuses_one
 from .mrc import of_ports
 
-LOSS_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *DISORDER, *REFUSALS, "pause", "queueing")
+LOSS_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *DISORDER, *REFUSALS, "pause", *SLOWNESS)
 """Kinds of causes that explain such an effect in the same flows at the same time."""
 
 MOST_RUNS = 2
