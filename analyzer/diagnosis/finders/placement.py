@@ -278,12 +278,23 @@ def _flows_and_acks(flows: list[Flow]) -> str:
     return f"{text} ({acks:,} of ACKs)" if acks and acks < len(flows) else text
 
 
+PACKETS_PER_SWITCH = 10
+"""A flow that changes its path at least once in so many packets is sprayed."""
+SAME_LIFE = 0.8
+"""Paths that a flow sprays over less often live about as long as the flow: the usual one at least
+this part of the longest one."""
+
+
 def is_sprayed(spraying: Spraying) -> bool:
-    """True for a flow that alternates between paths; one that only moved left each permanently."""
-    return (
-        spraying.width >= SPRAYED_WIDTH
-        and spraying.switches is not None
-        and spraying.switches >= 2 * spraying.paths_seen
+    """True for a flow that alternates between paths. One that moves, and perhaps back, leaves a
+    path for long, and alternates only while packets of the old path overtake those of the new."""
+    if spraying.width < SPRAYED_WIDTH or spraying.switches is None:
+        return False
+    packets, lives = sum(path.packets for path in spraying.paths), spraying.path_lifetime_ns
+    return spraying.switches >= 2 * spraying.paths_seen and (
+        spraying.switches * PACKETS_PER_SWITCH >= packets
+        or lives is None
+        or lives.p50 >= SAME_LIFE * lives.max
     )
 
 
