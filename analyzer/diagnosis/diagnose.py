@@ -58,11 +58,18 @@ def diagnose(case: Case) -> Diagnosis:
         for cause in new:
             known.add(cause)
     findings = known.remaining(findings)
-    findings.sort(key=lambda f: (SEVERITIES.index(f.severity), -(f.cost_ns or 0), f.from_ns))
+    findings.sort(key=rank)
     findings = bounded(case, findings)
     passed = healthy(case, findings)
     text = summary(case, findings, passed)
     return Diagnosis(text, findings, passed, limits(case), case.is_whole)
+
+
+def rank(item: Finding) -> tuple[int, bool, int, int]:
+    """Worst first; of one severity those with a place first, then the most expensive."""
+    place = item.place
+    has_place = any((place.from_tap, place.to_tap, place.device, place.host, place.capture))
+    return SEVERITIES.index(item.severity), not has_place, -(item.cost_ns or 0), item.from_ns
 
 
 MOST_ALIKE = 20

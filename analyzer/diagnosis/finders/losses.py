@@ -39,6 +39,7 @@ from ..finding import (
     counted,
     finding,
     hosts,
+    interval,
     link_of_receiver,
     may_be_incast,
     of_same_hosts,
@@ -112,6 +113,8 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         passed = group.passed()
         mine = np.isin(passed["flow"], flows) if cause.kind == "blackhole" else slice(None)
         of_packets = len(lost) + int(passed["packets"][mine].sum())
+        if cause.kind in ("loss", *OVERFLOWS):
+            of_packets = _offered(case, group, lost)
         hits = dict(zip(flows.tolist(), counts.tolist(), strict=True))
         if cause.kind in OVERFLOWS:
             hits |= near
@@ -185,6 +188,21 @@ def _overflow(case: Case, group: HopGroup, lost: NDArray[Any]) -> tuple[int, int
     return max(begin, case.first_ns), min(end, case.last_ns)
 
 
+def _offered(case: Case, group: HopGroup, lost: NDArray[Any]) -> int:
+    """Packets that entered the hops in the time of the loss, with the lost ones. Few losses do not
+    show when it began: then in all the time."""
+    if len(lost) < FEW:
+        return group.packets
+    first, last = int(lost["time"][0]), int(lost["time"][-1])
+    flows = [case.flows[f] for f in np.unique(lost["flow"]).tolist()]
+    active = interval(case, flows, len(lost), (first, last), 0)
+    width, origin = group.tap_hops.window_ns, group.tap_hops.origin_ns
+    until = group.tap_hops.newest_ns if active.until_ns is None else active.until_ns
+    inside = slice(max((first - origin) // width, 0), max((until - origin) // width + 1, 0))
+    hops = [hop for hop in (*group.hops, *group.beside) if hop.total is not None]
+    return len(lost) + sum(int(hop.windows[inside, state.PACKETS_IN].sum()) for hop in hops)
+
+
 def _by_fabric(group: HopGroup) -> str:
     """The evidence for the next tap, where only the fabric file shows it."""
     by_fabric = any(hop.expected_by == "fabric" for hop in group.hops)
@@ -206,7 +224,7 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
     near: packets that the same egress lost if it overflows, by flow.
     """
     name, way = group.name(), group.way()
-    share = packets_of(len(lost), group.packets)
+    share = packets_of(len(lost), _offered(case, group, lost))
     check = f"check {name} and its links"
     first, last = int(lost["time"][0]), int(lost["time"][-1])
     if len(lost) >= TOTAL_PACKETS and last > first and not _passed_between(group, first, last):
@@ -249,7 +267,8 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
     if limit is not None:
         sources = {case.flows[f].src for f in (*np.unique(lost["flow"]).tolist(), *near)}
         more = sum(near.values())
-        share = packets_of(len(lost) + more, group.packets + _packets_of_flows(case, near))
+        offered = _offered(case, group, lost) + _packets_of_flows(case, near)
+        share = packets_of(len(lost) + more, offered)
         details: dict[str, str | int | float] = {"bits_per_second": round(limit)}
         says = f"{name} drops {share}{way}: no more than {rate(limit)} pass"
         if not queued_ns:

@@ -16,7 +16,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.diagnosis import diagnose
-from rocescope.analyzer.diagnosis.diagnose import MOST_ALIKE, bounded, healthy, limits, summary
+from rocescope.analyzer.diagnosis.diagnose import (
+    MOST_ALIKE,
+    bounded,
+    healthy,
+    limits,
+    rank,
+    summary,
+)
 from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.pipeline.captures import analyze
@@ -410,6 +417,17 @@ def test_what_is_unknown_of_flows_that_left():
     assert "2 flows on paths without a tap" in found
     assert "465 packets of flows that were removed from memory, which the next tap did not" in found
     assert "3 packets of flows that were removed from memory are missing in the capture" in found
+
+
+def test_of_one_severity_findings_with_a_place_come_first():
+    def made(severity, cost_ns, **place):
+        changes = {"severity": severity, "cost_ns": cost_ns, "place": Place(**place)}
+        return msgspec.structs.replace(LOSS, **changes)
+
+    worst = made("critical", 1, direction="after the tap")
+    placed = made("warning", 1, device="spine2")
+    costly = made("warning", 9, direction="after the tap")
+    assert sorted([costly, placed, worst], key=rank) == [worst, placed, costly]
 
 
 # Claims, and when they are withdrawn.

@@ -235,6 +235,19 @@ def test_random_loss_at_a_port_with_bursts(near, far, bits, share, seed, tmp_pat
     assert losses[0].from_ns == run.lost[0].time_ns
 
 
+@pytest.mark.parametrize("last", [DURATION, 300 * MS], ids=["to the end", "for a while"])
+def test_the_share_is_that_of_the_packets_in_the_time_of_the_loss(last, tmp_path):
+    run = simulate(fault=between(NEAR, FAR, drop, 200 * MS, last, some(0.2)))
+    (one,) = severe(tmp_path, run)
+    entered = [s for s in run.taps[NEAR] if s.packet.src < 3 and s.time_ns >= one.from_ns]
+    until = START_NS + (last if one.until_ns is not None else DURATION)
+    entered = [s for s in entered if s.time_ns <= until]
+    assert one.of_packets == pytest.approx(len(entered), rel=0.1)
+    assert one.share_low_percent < one.share_percent < one.share_high_percent
+    assert one.share_low_percent < 20 < one.share_high_percent
+    assert f"({one.packets} of {one.of_packets})" in one.sentence
+
+
 def test_a_queue_that_loses_nothing_is_no_onset(tmp_path):
     """It is long before the one that overflows."""
     early = queue(NEAR, FAR, 8e6, 20 * MS, 60 * MS)
