@@ -27,6 +27,10 @@ LOST_AGAIN: Final = "lost_retransmissions"
 """Detail of `loss`: of its packets, those that a flow does not count: it counts each PSN once."""
 
 
+AT_MOST: Final = "at_most_packets"
+"""Detail of `loss` after a tap: its packets are at least `packets`, and at most this many."""
+
+
 class Place(Record, frozen=True):
     """Where a finding is: between two taps, a device, a host, a queue pair or a capture."""
 

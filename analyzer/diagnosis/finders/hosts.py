@@ -194,7 +194,7 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
     flows = []
     for flow in case.flows:
         resent = case.measuring.troubles.of(flow.id, RESENT)
-        if resent is None or not _by_timeout(flow):
+        if resent is None or not timeouts_of(flow):
             continue
         span = resent.first_ns, resent.last_ns
         ends = flow.src, flow.dst
@@ -211,13 +211,14 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
         yield _timeout_recovery(case, group)
 
 
-def _by_timeout(flow: Flow) -> int:
+def timeouts_of(flow: Flow) -> int:
+    """Packets that the flow retransmitted after a timeout."""
     return (flow.recovery.retransmitted_by or {}).get("timeout", 0)
 
 
 def _timeout_recovery(case: Case, group: list[Flow]) -> Finding:
     troubles = case.measuring.troubles
-    hits = {flow.id: _by_timeout(flow) for flow in group}
+    hits = {flow.id: timeouts_of(flow) for flow in group}
     resent = [trouble for flow in group if (trouble := troubles.of(flow.id, RESENT))]
     twice = sum(t.packets for flow in group if (t := troubles.of(flow.id, ACKED_AGAIN)))
     could = sum(flow.request_packets for flow in group)

@@ -22,7 +22,7 @@ from ...measures.troubles import (
     RESENT,
     Trouble,
 )
-from ...results.diagnosis import LOST_AGAIN, Confidence, Finding, Kind, Place
+from ...results.diagnosis import AT_MOST, LOST_AGAIN, Confidence, Finding, Kind, Place
 from ...results.flow import Flow
 from ...statistics.shares import wilson
 from ...summary.hidden import gaps_in
@@ -37,6 +37,7 @@ from ..finding import (
     by_hosts,
     cheap,
     counted,
+    death_of,
     finding,
     hosts,
     interval,
@@ -62,7 +63,7 @@ from ..known import (
     Known,
 )
 from .delays import late_over
-from .hosts import refuses_one
+from .hosts import refuses_one, timeouts_of
 from .mrc import of_ports
 
 LOSS_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *DISORDER, *REFUSALS, "pause", *SLOWNESS)
@@ -620,10 +621,10 @@ def _loss_before(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding
     tap = tap_of(case, seen)
     says = f"{packets_of(packets, could)} from {hosts(group)} are lost {before(case, tap)}"
     resent = sum(_retransmissions(flow, lost[flow.id]) for flow in group)
+    if resent or any(timeouts_of(flow) for flow in group):
+        says = f"at least {says}"  # packets lost at the end of a run leave no gap
     if resent:
-        says += f", {resent:,} of them " + (
-            "a retransmission" if resent == 1 else "retransmissions"
-        )
+        says += f", {resent:,} as " + ("a retransmission" if resent == 1 else "retransmissions")
     late = late_over(case, tap, first, last) if tap is not None else {}
     if late:  # one queue overflows and delays: one cause
         first, last = min(first, span_of(late.values())[0]), max(last, span_of(late.values())[1])
@@ -768,6 +769,9 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow]) -> Finding:
             if parted
             else f" {after(case, tap)}"
         )
+    most = _at_most(case, group) if kind == "loss" else packets
+    if most is None or most > packets:
+        says = f"at least {says}" + ("" if most is None else f" (at most {most:,})")
     return finding(
         case,
         kind,
@@ -786,7 +790,18 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow]) -> Finding:
         "the host",
         seen=seen,
         severity="note" if link and rare and (packets < FEW or cheap(group)) else None,
+        details={AT_MOST: most} if most is not None and most > packets else UNSET,
     )
+
+
+def _at_most(case: Case, group: list[Flow]) -> int | None:
+    """Most packets that may be lost after the tap: a sender that goes back N retransmits what
+    followed a lost packet, lost or not. None where a sender ended without an answer to its last
+    packets."""
+    if any(death_of(case, flow) for flow in group):
+        return None
+    resent = (case.measuring.troubles.of(flow.id, RESENT) for flow in group)
+    return sum(trouble.packets for trouble in resent if trouble is not None)
 
 
 def losses_of_ended(case: Case, _known: Known) -> Iterator[Finding]:

@@ -248,6 +248,28 @@ def test_the_share_is_that_of_the_packets_in_the_time_of_the_loss(last, tmp_path
     assert f"({one.packets} of {one.of_packets})" in one.sentence
 
 
+@pytest.mark.parametrize("share", [0.01, 0.03, 0.1])
+def test_a_loss_after_the_tap_has_bounds(share, tmp_path):
+    """Only the hosts that send have a tap: go-back-N hides how many of a run are lost."""
+    run = simulate(fault=between(NEAR, FAR, drop, which=some(share)))
+    lost = sum(hit.packet.payload_bytes > 0 for hit in run.lost)
+    paths = write_taps(tmp_path, {tap: run.taps[tap] for tap in ("H1-leaf1", "H2-leaf1")})
+    (one,) = [one for one in warnings(diagnosis(paths)) if one.kind == "loss"]
+    assert 0 < one.packets <= lost <= one.details["at_most_packets"]
+    assert one.sentence.startswith("at least ")
+    assert f"(at most {one.details['at_most_packets']:,})" in one.sentence
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.4])
+def test_a_loss_before_the_tap_is_at_least_what_leaves_a_gap(share, tmp_path):
+    run = simulate(fault=between(NEAR, FAR, drop, which=some(share)))
+    lost = sum(hit.packet.payload_bytes > 0 and hit.packet.dst == 3 for hit in run.lost)
+    paths = write_taps(tmp_path, {"H3-leaf2": run.taps["H3-leaf2"]})
+    (one,) = [one for one in warnings(diagnosis(paths)) if one.kind == "loss"]
+    assert one.packets <= lost
+    assert one.sentence.startswith("at least ") == (one.packets < lost)
+
+
 def test_a_queue_that_loses_nothing_is_no_onset(tmp_path):
     """It is long before the one that overflows."""
     early = queue(NEAR, FAR, 8e6, 20 * MS, 60 * MS)
@@ -708,7 +730,7 @@ def test_a_lost_retransmission_counts_too():
     ]
     (one,) = losses(again)
     assert one.packets == 2
-    assert "are lost before the tap, 1 of them a retransmission, all" in one.sentence
+    assert "are lost before the tap, 1 as a retransmission, all" in one.sentence
 
 
 def test_a_late_packet_is_not_lost():
