@@ -242,7 +242,12 @@ def _timeout_recovery(case: Case, group: list[Flow]) -> Finding:
         else "no NAK came"
     )
     says = f"wait for timeouts (up to {duration(longest)}): {why}"
-    step = "look for loss of last packets or of ACKs; a capture at the other host shows where"
+    ends = {host for flow in group for host in (flow.src, flow.dst)}
+    step = "look for loss of last packets or of ACKs"
+    if case.measuring.many_taps and ends <= _near_the_taps(case):
+        step += " in these hosts, their NICs and between the taps and them"
+    else:
+        step += "; a capture at the other host shows where"
     unseen = all(answered_elsewhere(case, flow) for flow in group)
     if unseen:
         says = "are retransmitted: lost or late after the tap; their answers are seen at no tap"
