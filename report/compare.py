@@ -251,8 +251,23 @@ def _figures(flows: Sequence[Flow], left: Ended | None = None) -> Figures:
         ),
         duplicate_packets=_sum(flows, lambda f: f.duplicate_packets, left.duplicate_packets),
         ecn_marked_packets=sum(flow.ecn_marked_packets for flow in flows) + marked,
-        goodput_bits_per_second=_sum(flows, lambda f: f.goodput_bits_per_second),
+        goodput_bits_per_second=_goodput(flows),
     )
+
+
+def _goodput(flows: Sequence[Flow]) -> float | None:
+    """Acknowledged payload of these flows over the time from their first to their last packet: the
+    sum of their own rates would exceed the wire rate where they send one after the other."""
+    known = [
+        (rate, flow.first_time_ns, flow.last_time_ns)
+        for flow in flows
+        if (rate := flow.goodput_bits_per_second) is not None
+    ]
+    if len(known) < 2:
+        return known[0][0] if known else None
+    duration = max(last for _, _, last in known) - min(first for _, first, _ in known)
+    payload = sum(rate * (last - first) for rate, first, last in known)
+    return payload / duration if duration else None
 
 
 def _lost(flow: Flow) -> int | None:

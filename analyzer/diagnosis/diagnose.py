@@ -20,7 +20,16 @@ from .case import Case, lost_or_late, priorities_of, queue_pairs, unmapped
 from .finders import captures, delays, hosts, losses, marks, moves, mrc, placement
 from .finders.captures import clocks_ahead_ns
 from .finders.delays import spans_of, too_short
-from .finding import counted, death_of, duration, finding, may_be_answered, number, packets_of
+from .finding import (
+    SILENCE_NS,
+    counted,
+    death_of,
+    duration,
+    finding,
+    may_be_answered,
+    number,
+    packets_of,
+)
 from .known import Known, in_order
 
 FINDERS = (
@@ -50,11 +59,18 @@ def diagnose(case: Case) -> Diagnosis:
         for cause in new:
             known.add(cause)
     findings = known.remaining(findings)
-    findings.sort(key=lambda f: (SEVERITIES.index(f.severity), -(f.cost_ns or 0), f.from_ns))
+    findings.sort(key=rank)
     findings = bounded(case, findings)
     passed = healthy(case, findings)
     text = summary(case, findings, passed)
     return Diagnosis(text, findings, passed, limits(case), case.is_whole)
+
+
+def rank(item: Finding) -> tuple[int, bool, int, int]:
+    """Worst first; of one severity those with a place first, then the most expensive."""
+    place = item.place
+    has_place = any((place.from_tap, place.to_tap, place.device, place.host, place.capture))
+    return SEVERITIES.index(item.severity), not has_place, -(item.cost_ns or 0), item.from_ns
 
 
 MOST_ALIKE = 20
@@ -250,10 +266,23 @@ def _answers(case: Case) -> Iterator[str]:
         yield f"{counted(acks, 'ACK')}: no NAK, no RNR NAK"
     if case.ended.flows_in_trouble or any(death_of(case, flow) for flow in flows):
         return
-    unknown = [flow for flow in flows if may_be_answered(case, flow)]
+    unknown = [
+        flow for flow in flows if may_be_answered(case, flow) or _may_have_waited(case, flow)
+    ]
     checked = queue_pairs(flows) - queue_pairs(unknown)
     if checked:
         yield f"{counted(checked, 'queue pair')}: none stalled"
+
+
+QUIET_NS = 2 * SILENCE_NS
+"""After so long without a packet nothing shows whether a queue pair had work to do or hung."""
+
+
+def _may_have_waited(case: Case, flow: Flow) -> bool:
+    """Whether the sender waited for a timeout, or sent nothing for long, then or at the end."""
+    end_ns = max(capture.last_time_ns or 0 for capture in case.captures)
+    silence_ns = max(flow.idle_gaps.max_ns, end_ns - flow.last_time_ns)
+    return flow.recovery.timeout_ns is not None or silence_ns >= QUIET_NS
 
 
 def _is_answered(case: Case, flow: Flow) -> bool:

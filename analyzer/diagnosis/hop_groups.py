@@ -118,14 +118,6 @@ class HopGroup:
         names = sorted(printable(self.tap_hops.names[tap]) for tap in taps)
         return names[0] if len(names) == 1 else f"{len(names)} taps" if names else ""
 
-    def queued(self, limit: float) -> tuple[int, int]:
-        """Begin of the first and end of the last window with a delay of `limit` ns above
-        the minimum; without such a window all the time."""
-        queues = self.queues(limit)
-        if not queues:
-            return self.tap_hops.origin_ns, self.tap_hops.newest_ns
-        return queues[0][0], queues[-1][1]
-
     def queues(self, limit: float) -> list[tuple[int, int]]:
         """Begin and end of each stretch of windows with a delay of `limit` ns above the minimum,
         with windows without packets between them."""

@@ -32,11 +32,15 @@ OVERFLOWS: Final[tuple[Kind, ...]] = ("rate-limit", "incast")
 """Losses of an egress, whatever way the packets come to it."""
 DISORDER: Final[tuple[Kind, ...]] = ("reordering", "rehash")
 REFUSALS: Final[tuple[Kind, ...]] = ("receiver-not-ready", "fatal-nak")
+SLOWNESS: Final[tuple[Kind, ...]] = ("queueing", "delay-step")
 QUEUE_CAUSES: Final[tuple[Kind, ...]] = ("incast", "collision", "rate-limit", "pause")
 REHASH_CAUSES: Final[tuple[Kind, ...]] = ("link-down", "outage", "capture-loss")
 
 SLOW_PATH = "slow_path"
 """The detail of a loss on one of several paths, whose packets are late as well."""
+
+STEP_NS = "step_ns"
+"""The detail of a delay step: by how much the minimum delay is higher."""
 
 P99_NS = "p99_ns"
 """The detail of a queue: the delay above the minimum that 1 % of the packets exceed."""
@@ -229,7 +233,7 @@ class Known:
     def queue_explains(self, taps: AbstractSet[str], first_ns: int, last_ns: int) -> bool:
         """Whether packets that pass these taps waited in a known queue: their answers came late."""
         return any(
-            (cause.kind in (*QUEUE_CAUSES, "queueing", "reordering") or is_slow_path(cause))
+            (cause.kind in (*QUEUE_CAUSES, *SLOWNESS, "reordering") or is_slow_path(cause))
             and (there := {cause.place.from_tap, cause.place.to_tap} - {None})
             and there <= taps
             and self._is_around(cause, first_ns, last_ns)

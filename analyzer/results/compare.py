@@ -37,7 +37,9 @@ class Figures(Record, frozen=True):
     retransmitted_packets: Annotated[int | None, about(title="retransmitted", is_trouble=True)]
     duplicate_packets: Annotated[int | None, about(title="duplicated", is_trouble=True)]
     ecn_marked_packets: Annotated[int, about(title="marked CE", is_trouble=True)]
-    goodput_bits_per_second: Annotated[float | None, about("the sum of all flows", title="goodput")]
+    goodput_bits_per_second: Annotated[
+        float | None, about("of all flows together, over their whole time", title="goodput")
+    ]
     lost_retransmissions: Annotated[
         int | None,
         about(

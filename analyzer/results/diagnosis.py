@@ -14,7 +14,7 @@ Kind = Literal[
     "incast", "collision", "polarisation", "rehash", "link-down", "spraying", "reordering",
     "duplication", "corruption", "stalled", "receiver-not-ready", "fatal-nak",
     "timeout-recovery", "retry-storm", "dscp-mismatch", "mtu-mismatch", "pause", "mrc-path",
-    "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock",
+    "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock", "delay-step",
 ]  # fmt: skip
 """Kinds of findings; docs/diagnosis.md defines each."""
 Severity = Literal["critical", "warning", "note"]
@@ -25,6 +25,10 @@ Confidence = Literal["proven", "likely", "possible"]
 
 LOST_AGAIN: Final = "lost_retransmissions"
 """Detail of `loss`: of its packets, those that a flow does not count: it counts each PSN once."""
+
+
+AT_MOST: Final = "at_most_packets"
+"""Detail of `loss` after a tap: its packets are at least `packets`, and at most this many."""
 
 
 class Place(Record, frozen=True):

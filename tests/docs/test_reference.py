@@ -188,6 +188,8 @@ def test_every_kind_has_a_next_step(kind):
         ("pause", delays.PAUSE_STORM, "50 %"),
         ("mark-without-cnp", marks.ENOUGH_MARKS, "ten marked"),
         ("clock", captures.OFFSET_NS / 1e6, "1 ms"),
+        ("delay-step", delays.LEAST_STEP_NS / 1e6, "0.1 ms"),
+        ("delay-step", delays.STEP_WINDOWS, "8 windows"),
     ],
 )
 def test_thresholds_are_those_of_the_code(kind, value, words):

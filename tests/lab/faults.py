@@ -560,7 +560,7 @@ def spraying_slow_spine(draw: Draw) -> Scenario:
         rules=[spray],
         steps=[Step(-0.2, begin)],
         expected=[
-            Expected(["queueing", "rate-limit", "reordering"], spot.hop, "delayed"),
+            Expected(["delay-step", "queueing", "rate-limit", "reordering"], spot.hop, "delayed"),
             Expected(["reordering"], required=False),
             Expected(["spraying"], required=False, severity="note"),
         ],

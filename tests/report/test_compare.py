@@ -104,6 +104,21 @@ def test_losses_between_taps_count() -> None:
     assert "lost_packets" in result.worse
 
 
+def test_the_goodput_of_flows_one_after_the_other_is_not_their_sum() -> None:
+    second = 10**9
+    flows = [
+        msgspec.structs.replace(
+            factories.flow(n, 1_000),
+            first_time_ns=n * second,
+            last_time_ns=(n + 1) * second,
+            goodput_bits_per_second=1e9,
+        )
+        for n in range(4)
+    ]
+    result = compared(found(flows=flows), found(flows=flows))
+    assert result.figures_after.goodput_bits_per_second == pytest.approx(1e9)
+
+
 def test_goodput_does_not_outweigh_findings_that_are_gone() -> None:
     """Goodput depends on what was offered, too: alone it decides only where no finding does."""
     flow = factories.flow(0, 1_000)

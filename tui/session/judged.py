@@ -34,6 +34,7 @@ STATES = {
     "mrc-path": "path out",
     "cnp-without-mark": "CNP",
     "mark-without-cnp": "no CNP",
+    "delay-step": "delayed",
     "capture-loss": "capture",
 }
 """What a finding makes of a flow, in few letters; other kinds are short themselves."""

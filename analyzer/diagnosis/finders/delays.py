@@ -8,6 +8,8 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 from msgspec import UNSET
 
+from ...measures.hops.hops import TapHop, TapHops
+from ...measures.hops.state import DELAY_LEAST, PACKETS_IN
 from ...measures.troubles import LATE, Trouble
 from ...results.captures import CaptureSummary, Pause, TapSummary
 from ...results.diagnosis import Evidence, Finding, Kind, Place, Severity
@@ -33,11 +35,22 @@ from ..finding import (
     tap_of,
 )
 from ..hop_groups import HopGroup, groups, hits_by_flow, shown
-from ..known import CLOCKS_NS, DISORDER, P99_NS, PAUSED_NS, PRIORITY, QUEUE_CAUSES, Finder, Known
+from ..known import (
+    CLOCKS_NS,
+    DISORDER,
+    P99_NS,
+    PAUSED_NS,
+    PRIORITY,
+    QUEUE_CAUSES,
+    SLOWNESS,
+    STEP_NS,
+    Finder,
+    Known,
+)
 from .captures import moving_clocks
 
 REORDERING_CAUSES: Final[tuple[Kind, ...]] = (
-    *DISORDER, "rate-limit", "incast", "collision", "link-down", "queueing", "capture-loss",
+    *DISORDER, "rate-limit", "incast", "collision", "link-down", *SLOWNESS, "capture-loss",
 )  # fmt: skip
 """Kinds of causes that explain such an effect in the same flows at the same time."""
 
@@ -196,6 +209,155 @@ def made_by(pauses: Sequence[Span], queue: Span, window_ns: int, wait_ns: float)
     return end - begin - 2 * slack <= DRAINS * paused
 
 
+LEAST_STEP_NS = 100_000
+"""A step of the minimum delay that is a finding; clocks may jump by less without a trace."""
+STEP_WINDOWS = 8
+"""Windows with the higher minimum, and as many with the lower one."""
+STEADY = 0.25
+"""At least this share of the windows on each side of a step have a minimum within this part of the
+step: bursts hide it in the others, and a queue that rises and falls has no floor."""
+
+
+class Step(NamedTuple):
+    """A minimum delay of a hop that is higher for some time."""
+
+    hop: TapHop
+    first: int
+    last: int
+    """First and last window with the higher minimum."""
+    ns: int
+    """By how much."""
+    is_over: bool
+    """Whether later windows have the lower minimum: not the last one alone, which may be short."""
+
+
+def _step_of(hop: TapHop) -> Step | None:
+    """The longest row of windows whose minimum delays are all higher, by one amount."""
+    if hop.total is None:
+        return None
+    used = np.flatnonzero(hop.windows[:, PACKETS_IN])
+    if len(used) < 2 * STEP_WINDOWS:
+        return None
+    least = hop.windows[used, DELAY_LEAST]
+    low = int(np.partition(least, STEP_WINDOWS // 2)[STEP_WINDOWS // 2])
+    edges = np.flatnonzero(np.diff(least >= low + LEAST_STEP_NS, prepend=False, append=False))
+    rows = edges.reshape(-1, 2)
+    if not len(rows):
+        return None
+    begin, end = rows[np.argmax(rows[:, 1] - rows[:, 0])].tolist()
+    inside, outside = least[begin:end], np.delete(least, slice(begin, end))
+    if min(len(inside), len(outside)) < STEP_WINDOWS:
+        return None
+    step = int(inside.min()) - low
+    for floor, minima in ((low, outside), (low + step, inside)):
+        if np.count_nonzero(minima <= floor + STEADY * step) < STEADY * len(minima):
+            return None
+    return Step(hop, int(used[begin]), int(used[end - 1]), step, end < len(used) - 1)
+
+
+def _falls(hop: TapHop, step: Step) -> bool:
+    """Whether the minimum delay of another hop falls while that of the step is higher: a clock."""
+    if hop.total is None:
+        return False
+    is_used = hop.windows[:, PACKETS_IN] > 0
+    is_inside = np.zeros_like(is_used)
+    is_inside[step.first : step.last + 1] = True
+    inside, outside = (hop.windows[is_used & m, DELAY_LEAST] for m in (is_inside, ~is_inside))
+    return bool(
+        len(inside) and len(outside) and np.median(outside) - np.median(inside) >= step.ns / 2
+    )
+
+
+def _hits_of_step(step: Step, begin_ns: int, end_ns: int) -> dict[int, int]:
+    """Packets, by flow, of the flows with the higher delay; none if most flows that pass inside and
+    outside have one delay: others, with longer packets or over a longer way, pass inside only."""
+    passed = step.hop.passed
+    middle = int(step.hop.total["delay_min"]) + step.ns // 2
+    has_both = (passed["delay_min"] < middle) & (passed["delay_max"] > middle)
+    is_inside = (passed["first_ns"] < end_ns) & (passed["last_ns"] > begin_ns)
+    is_outside = (passed["first_ns"] < begin_ns) | (passed["last_ns"] > end_ns)
+    in_both = is_inside & is_outside
+    if not np.count_nonzero(in_both & has_both) > np.count_nonzero(in_both) / 2:
+        return {}
+    is_slow = is_inside & (passed["delay_max"] > middle)
+    return hits_by_flow(passed["flow"][is_slow], passed["packets"][is_slow])
+
+
+def delay_steps(case: Case, known: Known) -> Iterator[Finding]:
+    """Devices whose minimum delay is higher from a moment on, or for some time."""
+    tap_hops = case.tap_hops
+    if tap_hops is None:
+        return
+    for steps in _together(tap_hops, _steps(case, tap_hops)):
+        group = HopGroup(tap_hops, [step.hop for step in steps])
+        begin = tap_hops.origin_ns + min(step.first for step in steps) * tap_hops.window_ns
+        end = tap_hops.origin_ns + (max(step.last for step in steps) + 1) * tap_hops.window_ns
+        hits: dict[int, int] = {}
+        for step in steps:
+            for flow, packets in _hits_of_step(step, begin, end).items():
+                if not known.explains((*QUEUE_CAUSES, "reordering"), flow, begin, end, queue=True):
+                    hits[flow] = hits.get(flow, 0) + packets
+        if not hits:
+            continue
+        ns = max(step.ns for step in steps)
+        packets = sum(
+            int(step.hop.windows[step.first : step.last + 1, PACKETS_IN].sum()) for step in steps
+        )
+        yield finding(
+            case,
+            "delay-step",
+            group.place(case),
+            packets,
+            f"the minimum delay of {group.name()}{group.way()} is {duration(ns)} higher",
+            f"compare the path, the links and the load of {group.name()} before and after: a longer"
+            " way, or a queue that never empties",
+            hits=hits,
+            span=(max(begin, case.first_ns), min(end, case.last_ns)),
+            evidence=shown(case, group, "slowest", hits),
+            severity="warning",
+            sure_onset=True,
+            uncertain_ns=min(tap_hops.window_ns, max(begin - case.first_ns, 0)),
+            packets=packets,
+            until_ns=end if all(step.is_over for step in steps) else None,
+            details={STEP_NS: ns},
+        )
+
+
+def _steps(case: Case, tap_hops: TapHops) -> list[Step]:
+    """The steps of all hops that are not those of a clock."""
+    steps = []
+    for hop in tap_hops.hops:
+        step = _step_of(hop)
+        if step is None or {hop.from_tap, hop.to_tap} & _moving(case, step.ns):
+            continue
+        beside = [h for h in tap_hops.hops if h.from_tap == hop.to_tap or h.to_tap == hop.from_tap]
+        if not any(_falls(other, step) for other in beside):
+            steps.append(step)
+    return steps
+
+
+def _moving(case: Case, ns: int) -> set[int]:
+    """Numbers of the taps whose clocks move by as much."""
+    return {case.registry.tap_names.index(tap) for tap in moving_clocks(case, ns)}
+
+
+def _together(tap_hops: TapHops, steps: list[Step]) -> list[list[Step]]:
+    """The steps of one device at one time, both directions included; others alone."""
+    together: list[list[Step]] = []
+    for step in steps:
+        device = tap_hops.devices.get((step.hop.from_tap, step.hop.to_tap))
+        for other in together:
+            first = other[0]
+            beside = tap_hops.devices.get((first.hop.from_tap, first.hop.to_tap))
+            if device is not None and device == beside:
+                if abs(first.first - step.first) <= STEP_WINDOWS and first.ns <= 2 * step.ns:
+                    other.append(step)
+                    break
+        else:
+            together.append([step])
+    return together
+
+
 QUEUE_NS = 200_000
 """A hop queues if its p99 delay above the minimum is at least this, and `QUEUE_FACTOR` times that
 of the median hop: what slows every hop is the machines, or the clocks."""
@@ -236,6 +398,8 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
     if not p99:
         return
     limit = queue_limit(p99)
+    for step in _steps(case, tap_hops):
+        p99[step.hop.from_tap, step.hop.to_tap] -= step.ns
     queues = [
         (max(p99[hop.from_tap, hop.to_tap] for hop in group.hops), group)
         for group in groups(tap_hops, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit)
@@ -506,7 +670,8 @@ FINDERS = (
         REORDERING_CAUSES,
         after=("missed_by_captures", "missed_at_one_tap", "mrc_ports", "hop_losses"),
     ),
-    Finder(hop_queues, ("queueing",), QUEUE_CAUSES, after=("pauses", "overtaking")),
+    Finder(delay_steps, ("delay-step",), QUEUE_CAUSES, after=("pauses", "overtaking")),
+    Finder(hop_queues, ("queueing",), QUEUE_CAUSES, after=("delay_steps",)),
     Finder(slow_paths, ("reordering",), REORDERING_CAUSES, after=("hop_moves", "hop_trims")),
     Finder(late_before, ("reordering",), REORDERING_CAUSES, after=("losses_before", "trims")),
 )

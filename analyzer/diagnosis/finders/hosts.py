@@ -39,10 +39,10 @@ from ..finding import (
     only,
     packets_of,
 )
-from ..known import DISORDER, LOSSES, REFUSALS, Finder, Known
+from ..known import DISORDER, LOSSES, REFUSALS, SLOWNESS, Finder, Known
 
 STALL_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *REFUSALS)
-TIMEOUT_CAUSES: Final[tuple[Kind, ...]] = (*STALL_CAUSES, *DISORDER, "stalled", "pause", "queueing")
+TIMEOUT_CAUSES: Final[tuple[Kind, ...]] = (*STALL_CAUSES, *DISORDER, "stalled", "pause", *SLOWNESS)
 RETRY_CAUSES: Final[tuple[Kind, ...]] = (*TIMEOUT_CAUSES, "timeout-recovery")
 """Kinds of causes that explain such an effect in the same flows at the same time."""
 
@@ -196,7 +196,7 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
     flows = []
     for flow in case.flows:
         resent = case.measuring.troubles.of(flow.id, RESENT)
-        if resent is None or not _by_timeout(flow):
+        if resent is None or not timeouts_of(flow):
             continue
         span = resent.first_ns, resent.last_ns
         ends = flow.src, flow.dst
@@ -213,13 +213,14 @@ def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
         yield _timeout_recovery(case, group)
 
 
-def _by_timeout(flow: Flow) -> int:
+def timeouts_of(flow: Flow) -> int:
+    """Packets that the flow retransmitted after a timeout."""
     return (flow.recovery.retransmitted_by or {}).get("timeout", 0)
 
 
 def _timeout_recovery(case: Case, group: list[Flow]) -> Finding:
     troubles = case.measuring.troubles
-    hits = {flow.id: _by_timeout(flow) for flow in group}
+    hits = {flow.id: timeouts_of(flow) for flow in group}
     resent = [trouble for flow in group if (trouble := troubles.of(flow.id, RESENT))]
     twice = sum(t.packets for flow in group if (t := troubles.of(flow.id, ACKED_AGAIN)))
     could = sum(flow.request_packets for flow in group)
@@ -243,7 +244,12 @@ def _timeout_recovery(case: Case, group: list[Flow]) -> Finding:
         else "no NAK came"
     )
     says = f"wait for timeouts (up to {duration(longest)}): {why}"
-    step = "look for loss of last packets or of ACKs; a capture at the other host shows where"
+    ends = {host for flow in group for host in (flow.src, flow.dst)}
+    step = "look for loss of last packets or of ACKs"
+    if case.measuring.many_taps and ends <= _near_the_taps(case):
+        step += " in these hosts, their NICs and between the taps and them"
+    else:
+        step += "; a capture at the other host shows where"
     unseen = all(answered_elsewhere(case, flow) for flow in group)
     if unseen:
         says = "are retransmitted: lost or late after the tap; their answers are seen at no tap"

@@ -23,11 +23,12 @@ from ...measures.troubles import (
     RESENT,
     Trouble,
 )
-from ...results.diagnosis import LOST_AGAIN, Confidence, Finding, Kind, Place
+from ...results.diagnosis import AT_MOST, LOST_AGAIN, Confidence, Finding, Kind, Place
 from ...results.flow import Flow
 from ...statistics.shares import wilson
 from ...summary.hidden import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES, UC
+from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case, lost_or_late, seen_in_part
 from ..finding import (
@@ -37,9 +38,11 @@ from ..finding import (
     by_hosts,
     cheap,
     counted,
+    death_of,
     finding,
     frames,
     hosts,
+    interval,
     link_of_receiver,
     may_be_incast,
     of_same_hosts,
@@ -50,12 +53,22 @@ from ..finding import (
     tap_of,
 )
 from ..hop_groups import HopGroup, losing_groups, loss_evidence
-from ..known import CLOCKS_NS, DISORDER, LOSSES, OVERFLOWS, REFUSALS, SLOW_PATH, Finder, Known
+from ..known import (
+    CLOCKS_NS,
+    DISORDER,
+    LOSSES,
+    OVERFLOWS,
+    REFUSALS,
+    SLOW_PATH,
+    SLOWNESS,
+    Finder,
+    Known,
+)
 from .delays import late_over
-from .hosts import refuses_one
+from .hosts import refuses_one, timeouts_of
 from .mrc import of_ports
 
-LOSS_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *DISORDER, *REFUSALS, "pause", "queueing")
+LOSS_CAUSES: Final[tuple[Kind, ...]] = (*LOSSES, *DISORDER, *REFUSALS, "pause", *SLOWNESS)
 """Kinds of causes that explain such an effect in the same flows at the same time."""
 
 MOST_RUNS = 2
@@ -74,6 +87,11 @@ MOVED_WITHIN_NS = 2_000_000_000
 LENGTH_FLOWS = 2
 """Swallowed flows, and flows that pass, from which their length can be the rule."""
 LENGTH_PACKETS = 10
+FULL, FULL_SHARE = 0.5, 0.75
+"""A queue overflows if this share of the lost packets are beside packets that wait at least this
+part of the longest wait: buffers that outputs share are not always full at the same length."""
+KNOWN_SHARE = 0.5
+"""Lost packets whose neighbours are known, from which these decide and not windows of time."""
 LIMITED_WINDOWS = 8
 """Windows with loss from which a constant output shows a rate limit without a queue."""
 
@@ -98,6 +116,8 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         passed = group.passed()
         mine = np.isin(passed["flow"], flows) if cause.kind == "blackhole" else slice(None)
         of_packets = len(lost) + int(passed["packets"][mine].sum())
+        if cause.kind in ("loss", *OVERFLOWS):
+            of_packets = _offered(case, group, lost)
         hits = dict(zip(flows.tolist(), counts.tolist(), strict=True))
         if cause.kind in OVERFLOWS:
             hits |= near
@@ -106,7 +126,7 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
         uncertain_ns = 0
         if cause.kind in OVERFLOWS:  # from the first queue on, which begins inside a window
             begin, end = _overflow(case, group, lost)
-            span = (min(span[0], begin + group.tap_hops.window_ns), end)
+            span = (min(span[0], begin + group.tap_hops.window_ns), max(span[1], end))
             uncertain_ns = span[0] - begin
         yield finding(
             case,
@@ -161,10 +181,29 @@ def _packets_of_flows(case: Case, lost: Mapping[int, int]) -> int:
 
 
 def _overflow(case: Case, group: HopGroup, lost: NDArray[Any]) -> tuple[int, int]:
-    """First and last loss, or time of the queue, if that is earlier or later."""
+    """First and last loss, or begin and end of the queues that lose the first and the last packet:
+    earlier and later ones lose nothing. Queues begin and end with a window."""
     first, last = int(lost["time"][0]), int(lost["time"][-1])
-    begin, end = group.queued(max(OVERFLOW_NS, OVERFLOW_FACTOR * _usual_delay(group)))
-    return max(min(first, begin), case.first_ns), min(max(last, end), case.last_ns)
+    begin, end = first, last
+    for since, until in group.queues(max(OVERFLOW_NS, OVERFLOW_FACTOR * _usual_delay(group))):
+        begin = since if since <= first < until else begin
+        end = until if since <= last < until else end
+    return max(begin, case.first_ns), min(end, case.last_ns)
+
+
+def _offered(case: Case, group: HopGroup, lost: NDArray[Any]) -> int:
+    """Packets that entered the hops in the time of the loss, with the lost ones. Few losses do not
+    show when it began: then in all the time."""
+    if len(lost) < FEW:
+        return group.packets
+    first, last = int(lost["time"][0]), int(lost["time"][-1])
+    flows = [case.flows[f] for f in np.unique(lost["flow"]).tolist()]
+    active = interval(case, flows, len(lost), (first, last), 0)
+    width, origin = group.tap_hops.window_ns, group.tap_hops.origin_ns
+    until = group.tap_hops.newest_ns if active.until_ns is None else active.until_ns
+    inside = slice(max((first - origin) // width, 0), max((until - origin) // width + 1, 0))
+    hops = [hop for hop in (*group.hops, *group.beside) if hop.total is not None]
+    return len(lost) + sum(int(hop.windows[inside, state.PACKETS_IN].sum()) for hop in hops)
 
 
 def _by_fabric(group: HopGroup) -> str:
@@ -188,7 +227,7 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
     near: packets that the same egress lost if it overflows, by flow.
     """
     name, way = group.name(), group.way()
-    share = packets_of(len(lost), group.packets)
+    share = packets_of(len(lost), _offered(case, group, lost))
     check = f"check {name} and its links"
     first, last = int(lost["time"][0]), int(lost["time"][-1])
     if len(lost) >= TOTAL_PACKETS and last > first and not _passed_between(group, first, last):
@@ -231,12 +270,16 @@ def _cause(case: Case, group: HopGroup, lost: NDArray[Any], near: Mapping[int, i
     if limit is not None:
         sources = {case.flows[f].src for f in (*np.unique(lost["flow"]).tolist(), *near)}
         more = sum(near.values())
-        share = packets_of(len(lost) + more, group.packets + _packets_of_flows(case, near))
+        offered = _offered(case, group, lost) + _packets_of_flows(case, near)
+        share = packets_of(len(lost) + more, offered)
         details: dict[str, str | int | float] = {"bits_per_second": round(limit)}
-        if len(sources) >= INCAST_SOURCES and group.to_tap is not None:
+        says = f"{name} drops {share}{way}: no more than {rate(limit)} pass"
+        if not queued_ns:
+            step = f"check policers of the egress of {name}"
+            return _Cause("rate-limit", f"{says}, without a queue", step, details)
+        if len(sources) >= INCAST_SOURCES and _is_link_of_host(case, group, lost):
             says = f"{len(sources)} sources overload {name}{way}: it drops {share}"
             return _Cause("incast", says, "spread the sources in time, or use ECN or PFC", details)
-        says = f"{name} drops {share}{way}: no more than {rate(limit)} pass"
         return _Cause(
             "rate-limit", says, f"check speed and shapers of the egress of {name}", details
         )
@@ -339,8 +382,12 @@ def _end_together(group: HopGroup, flows: Collection[int], lost: Mapping[int, in
 
 
 def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
-    """Bits per second that pass while packets are lost, if a queue or a constant rate shows; the
-    usual of the longest waits meanwhile, ns."""
+    """Bits per second that pass while packets are lost, if a full queue or a constant rate shows;
+    the usual wait beside a lost packet, ns, 0 without a full queue.
+
+    A full queue drops what comes while the packets beside it wait as long as any. Random loss hits
+    packets at an empty queue as well, and others pass with a longer wait.
+    """
     width, origin = group.tap_hops.window_ns, group.tap_hops.origin_ns
     loss = np.zeros(state.WINDOWS, np.int64)
     lost_bytes = np.zeros(state.WINDOWS, np.int64)
@@ -360,21 +407,49 @@ def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
     if not lossy.any():
         return None, 0.0
     median = float(np.median(out[lossy])) * 8e9 / width
-    queued = float(np.median(most[lossy]))
-    usual = _usual_delay(group)
-    if queued >= max(OVERFLOW_NS, OVERFLOW_FACTOR * usual):
-        return median, queued
     busy = out > 0
+    waits = lost["wait"][lost["wait"] >= 0]
+    if len(waits) < KNOWN_SHARE * len(lost):
+        waits = most[lossy]
+    queued = float(np.median(waits))
+    full = max(np.quantile(most[lossy], 0.9), np.quantile(most[busy], 0.95))
+    is_full = np.count_nonzero(waits >= FULL * full) >= FULL_SHARE * len(waits)
+    if is_full and queued >= max(OVERFLOW_NS, OVERFLOW_FACTOR * _usual_delay(group)):
+        return median, queued
     offered = out + lost_bytes
     if np.count_nonzero(lossy) < LIMITED_WINDOWS:
-        return None, queued
+        return None, 0.0
     vary_in = float(np.std(offered[lossy]) / np.mean(offered[lossy]))
     vary_out = float(np.std(out[lossy]) / np.mean(out[lossy]))
     ceiling = float(np.median(out[lossy]))
     below = np.count_nonzero(out[busy & ~lossy] <= 1.1 * ceiling)
     free = np.count_nonzero(busy & ~lossy)
     limited = vary_in > 0.15 and vary_out < 0.5 * vary_in and below >= 0.9 * free
-    return median if limited else None, queued
+    return median if limited else None, 0.0
+
+
+def _is_link_of_host(case: Case, group: HopGroup, lost: NDArray[Any]) -> bool:
+    """Whether all packets on the output, passed or lost, go to one host, whose own packets come
+    over this link before they pass a router, and no tap sees them later.
+
+    Several sources do not overload a link between switches just because it is slow.
+    """
+    if group.to_tap is None:
+        return False
+    hops = group.tap_hops.hops
+    into = [hop.passed["flow"] for hop in hops if hop.to_tap == group.to_tap]
+    flows = np.unique(np.concatenate([*into, lost["flow"]]))
+    receivers = {case.flows[f].dst for f in flows.tolist()}
+    onward = [hop.passed["flow"] for hop in hops if hop.from_tap == group.to_tap]
+    if len(receivers) != 1 or np.isin(flows, np.concatenate([*onward, flows[:0]])).any():
+        return False
+    tap, progress = case.registry.tap_names[group.to_tap], case.measuring.troubles.progress
+    return any(
+        flow.src in receivers
+        and tap in flow.taps
+        and int(progress(flow.id)["hop_limit"]) in FULL_HOP_LIMITS
+        for flow in case.flows
+    )
 
 
 def _usual_delay(group: HopGroup) -> float:
@@ -552,10 +627,10 @@ def _loss_before(case: Case, group: list[Flow], lost: dict[int, int]) -> Finding
     last = max((t.last_ns for t in seen), default=max(flow.last_time_ns for flow in group))
     says = f"{packets_of(packets, could)} from {hosts(group)} are lost {before(case, tap)}"
     resent = sum(_retransmissions(flow, lost[flow.id]) for flow in group)
+    if resent or any(timeouts_of(flow) for flow in group):
+        says = f"at least {says}"  # packets lost at the end of a run leave no gap
     if resent:
-        says += f", {resent:,} of them " + (
-            "a retransmission" if resent == 1 else "retransmissions"
-        )
+        says += f", {resent:,} as " + ("a retransmission" if resent == 1 else "retransmissions")
     late = late_over(case, tap, first, last) if tap is not None else {}
     if late:  # one queue overflows and delays: one cause
         first, last = min(first, span_of(late.values())[0]), max(last, span_of(late.values())[1])
@@ -766,6 +841,9 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow], beyond: int | None = 
             if parted
             else f" {after(case, tap)}"
         )
+    most = _at_most(case, group) if kind == "loss" else packets
+    if most is None or most > packets:
+        says = f"at least {says}" + ("" if most is None else f" (at most {most:,})")
     return finding(
         case,
         kind,
@@ -784,6 +862,7 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow], beyond: int | None = 
         "the host",
         seen=seen,
         severity="note" if link and rare and (packets < FEW or cheap(group)) else None,
+        details={AT_MOST: most} if most is not None and most > packets else UNSET,
     )
 
 
@@ -826,6 +905,16 @@ def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
             evidence=frames(case, seen),
             packets=packets,
         )
+
+
+def _at_most(case: Case, group: list[Flow]) -> int | None:
+    """Most packets that may be lost after the tap: a sender that goes back N retransmits what
+    followed a lost packet, lost or not. None where a sender ended without an answer to its last
+    packets."""
+    if any(death_of(case, flow) for flow in group):
+        return None
+    resent = (case.measuring.troubles.of(flow.id, RESENT) for flow in group)
+    return sum(trouble.packets for trouble in resent if trouble is not None)
 
 
 def losses_of_ended(case: Case, _known: Known) -> Iterator[Finding]:

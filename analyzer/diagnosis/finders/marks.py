@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
 from ...measures.hops.hops import TapHop, TapHops
 from ...measures.hops.state import START
+from ...measures.hops.vantage import parts_of
 from ...measures.troubles import CNP_SENT, COPIED, CORRUPT, FRAGMENTED, MARKED, Trouble
 from ...results.diagnosis import Finding, Kind, Place
 from ...results.flow import Flow
@@ -322,7 +323,12 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
         yield finding(
             case,
             "duplication",
-            Place(to_tap=tap, direction="before the tap", host=only(f.src for f in group)),
+            Place(
+                to_tap=tap,
+                device=_device_at(case, copied.values()) if tap is None else None,
+                direction="before the tap",
+                host=only(f.src for f in group),
+            ),
             could,
             f"{packets_of(packets, could)} from {hosts(group)} are duplicated {before(case, tap)}",
             "look for a loop, or a device that copies packets, before the tap",
@@ -331,6 +337,14 @@ def copies_before(case: Case, known: Known) -> Iterator[Finding]:
             severity="warning",
             costs=False,
         )
+
+
+def _device_at(case: Case, troubles: Iterable[Trouble]) -> str | None:
+    """The device at which all links of the taps end that saw these packets first."""
+    short = [] if case.tap_hops is None else case.tap_hops.names
+    taps = {tap for trouble in troubles for _, _, tap in trouble.frames if tap < len(short)}
+    shared = set.intersection(*(set(parts_of(short[tap])) for tap in taps)) if taps else set()
+    return next(iter(shared)) if len(shared) == 1 else None
 
 
 ENOUGH_MARKS = 10

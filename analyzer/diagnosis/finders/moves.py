@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...measures.hops.hops import TapHops
 from ...measures.hops.state import START
 from ...measures.hops.vantage import parts_of
 from ...results.diagnosis import Finding, Place
@@ -114,6 +115,7 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
     names, taps = case.tap_hops.names, case.registry.tap_names
     flows = np.unique(cluster["flow"])
     went_back = cluster["first_next_tap"] == cluster["next_tap"]
+    is_undone = _is_undone(case, cluster, went_back)
     left = np.unique(cluster["first_next_tap"])
     from_taps = np.unique(cluster["tap"][cluster["tap"] < START])
     hits = {int(f): 1 for f in flows}
@@ -131,18 +133,52 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
             f"check the link {link}" + ("" if device else " and the routers before it"),
             hits=hits, span=(first, last), severity="warning", costs=False, until_ns=None,
         )  # fmt: skip
-    back = " and back" if went_back.all() else ""
+    back = " and back" if is_undone else ""
+    from_links, to_links = _links(case.tap_hops, cluster)
     return finding(
         case, "rehash",
         Place(from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None, device=device),
         len(hits),
-        f"{device_words(device)} moves {moving} to other links{back}" if device else
-        f"{moving} {'move' if len(flows) > 1 else 'moves'} to links parallel to {link}{back}",
+        (f"{device_words(device)} moves {moving}" if device else f"{moving} moved")
+        + f" from {_some(from_links)} to {_some(to_links)}{back}",
         f"check the log of {device_words(device)} for changed routes or link members" if device else
         "check the routers before these links for changed routes or link members",
         hits=hits, span=(first, last), severity="warning", costs=False,
         until_ns=last if back else None,
+        details={"left": ", ".join(from_links), "taken": ", ".join(to_links)},
     )  # fmt: skip
+
+
+def _is_undone(case: Case, cluster: np.ndarray, went_back: np.ndarray) -> bool:
+    """Whether all flows went back, but for those that ended before the others did."""
+    if not went_back.any():
+        return False
+    returned_ns = int(cluster["last_move_ns"][went_back].max())
+    ends = [case.flows[flow].last_time_ns for flow in cluster["flow"][~went_back].tolist()]
+    return all(end <= returned_ns for end in ends)
+
+
+MOST_LINKS = 3
+"""Links that a sentence names."""
+
+
+def _links(tap_hops: TapHops, cluster: np.ndarray) -> tuple[list[str], list[str]]:
+    """Short names of the links that flows left, and of those that they took instead."""
+    left: set[int] = set(cluster["first_next_tap"].tolist())
+    taken: set[int] = set()
+    for hop in tap_hops.hops:
+        moved = cluster[cluster["tap"] == hop.from_tap]
+        moved = moved[moved["first_next_tap"] != hop.to_tap]
+        if hop.to_tap >= 0 and np.isin(moved["flow"], hop.passed["flow"]).any():
+            taken.add(hop.to_tap)
+    names = tap_hops.names
+    return sorted(printable(names[t]) for t in left), sorted(printable(names[t]) for t in taken)
+
+
+def _some(links: list[str]) -> str:
+    """`a, b, c and 2 more`."""
+    more = f" and {len(links) - MOST_LINKS} more" if len(links) > MOST_LINKS else ""
+    return ", ".join(links[:MOST_LINKS]) + more
 
 
 def _used_after(case: Case, tap: int, time: int) -> bool:

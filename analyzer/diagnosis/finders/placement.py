@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,14 +41,15 @@ class Choice(NamedTuple):
 def placements(case: Case, known: Known) -> Iterator[Finding]:
     """One finding per device that leaves links idle while flows share another."""
     for choice in choices(case):
-        placed = sorted({f for flows in choice.flows.values() for f in flows})
+        placed = _at_once(case, {f for flows in choice.flows.values() for f in flows})
         receivers = {case.flows[f].dst for f in placed}
         idle = sorted(
             tap
             for tap, flows in choice.flows.items()
             if not flows and tap not in case.gaps and not _is_used(case, tap, receivers)
         )
-        crowded = [tap for tap, flows in choice.flows.items() if len(flows) >= LEAST_FLOWS]
+        crowd = {tap: _at_once(case, flows) for tap, flows in choice.flows.items()}
+        crowded = [tap for tap, flows in crowd.items() if len(flows) >= LEAST_FLOWS]
         if not idle or not crowded or known.troubled(set(idle)):
             continue  # nobody uses a link that is down
         chance = chance_of_idle(len(choice.flows), len(idle), len(placed))
@@ -60,7 +61,7 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         queues = _queues(case, known, choice, sorted(overloaded))
         for queue in queues:
             known.absorb(queue)
-        sharing = {f for tap in crowded for f in choice.flows[tap]}
+        sharing = {f for tap in crowded for f in crowd[tap]}
         yield finding(
             case,
             kind,
@@ -69,13 +70,27 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             f"{device_words(choice.device)} leaves {links} idle:"
             f" {counted(len(placed), 'flow')} share the others" + _waits(case, queues),
             _next_step(choice, kind, idle, queues),
-            hits={flow.id: flow.packets for flow in flows if flow.id in sharing},
+            hits={f: case.flows[f].packets for f in sharing},
             span=life_of(case, flows),
             confidence="proven" if kind == "collision" else "likely",
             severity="warning" if hurt else "note",
             costs=hurt,
             details={P99_NS: _longest(queues)} if queues else UNSET,
         )
+
+
+def _at_once(case: Case, flows: Iterable[int]) -> list[int]:
+    """The flows that are active at the time when most of them are."""
+    numbers = np.array(sorted(flows), np.int64)
+    if not len(numbers):
+        return []
+    first = np.array([case.flows[f].first_time_ns for f in numbers.tolist()], np.int64)
+    last = np.array([case.flows[f].last_time_ns for f in numbers.tolist()], np.int64)
+    begun = np.searchsorted(np.sort(first), first, side="right")
+    ended = np.searchsorted(np.sort(last), first, side="left")
+    fullest = first[np.argmax(begun - ended)]
+    active: list[int] = numbers[(first <= fullest) & (fullest <= last)].tolist()
+    return active
 
 
 def _is_overloaded(case: Case, known: Known, choice: Choice, tap: str) -> bool:
@@ -278,12 +293,23 @@ def _flows_and_acks(flows: list[Flow]) -> str:
     return f"{text} ({acks:,} of ACKs)" if acks and acks < len(flows) else text
 
 
+PACKETS_PER_SWITCH = 10
+"""A flow that changes its path at least once in so many packets is sprayed."""
+SAME_LIFE = 0.8
+"""Paths that a flow sprays over less often live about as long as the flow: the usual one at least
+this part of the longest one."""
+
+
 def is_sprayed(spraying: Spraying) -> bool:
-    """True for a flow that alternates between paths; one that only moved left each permanently."""
-    return (
-        spraying.width >= SPRAYED_WIDTH
-        and spraying.switches is not None
-        and spraying.switches >= 2 * spraying.paths_seen
+    """True for a flow that alternates between paths. One that moves, and perhaps back, leaves a
+    path for long, and alternates only while packets of the old path overtake those of the new."""
+    if spraying.width < SPRAYED_WIDTH or spraying.switches is None:
+        return False
+    packets, lives = sum(path.packets for path in spraying.paths), spraying.path_lifetime_ns
+    return spraying.switches >= 2 * spraying.paths_seen and (
+        spraying.switches * PACKETS_PER_SWITCH >= packets
+        or lives is None
+        or lives.p50 >= SAME_LIFE * lives.max
     )
 
 

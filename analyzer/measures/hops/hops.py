@@ -28,6 +28,10 @@ LOST = np.dtype(
         ("hop_limit", np.int16),
         ("resent", np.bool_),  # its PSN was retransmitted later
         ("again", np.bool_),  # it is a retransmission itself
+        (
+            "wait",
+            np.int64,
+        ),  # ns: the longer one of the packets beside it at the output, -1: unknown
     ]
 )
 

@@ -141,6 +141,9 @@ class _Losses:
             np.lexsort((measure.resent["time"], _flow_and_psn(measure.resent)))
         ]
         edges = measure.edges
+        hops = measure.state.hops[: int(measure.state.used[state.HOPS])]
+        self._hops = edges[hops]
+        """EDGE of all flows by number of a hop."""
         of_flow = edges["flow"] >= 0
         ends, starts = of_flow & (edges["to_tap"] == END), of_flow & (edges["from_tap"] == START)
         self._end_numbers: list[int] = np.flatnonzero(ends).tolist()
@@ -261,6 +264,9 @@ class _Losses:
         if moments is not None:
             for name in ("label", "time", "frame", "wire_bytes", "udp_sport"):
                 packets[name][:logged] = moments[name]
+        packets["wait"] = -1
+        if moments is not None:
+            packets["wait"][:logged] = self._waits_beside(int(edge["from_tap"]), moments)
         rest = packets[logged:]
         if len(rest):
             begin = int(edge["first_ns"]) if moments is None else int(moments["time"][-1])
@@ -268,6 +274,21 @@ class _Losses:
             rest["wire_bytes"] = int(edge["wire_bytes"]) // int(edge["packets"])
         packets["resent"], packets["again"] = _sent_later(packets, self._resent)
         return packets
+
+    def _waits_beside(self, near: int, moments: NDArray[Any]) -> NDArray[np.int64]:
+        """The longer wait of the packets that left the device before and after each end, by the
+        same output, ns; -1 without one."""
+        waits = np.full(len(moments), -1)
+        for hop, delay in (("hop_before", "delay_before"), ("hop_after", "delay_after")):
+            for number in np.unique(moments[hop][moments[hop] >= 0]).tolist():
+                beside = self._hops[number]
+                other, far = int(beside["from_tap"]), int(beside["to_tap"])
+                device = self._vantage.device_between(near, far)
+                if other == near or self._vantage.device_between(other, far) == device is not None:
+                    is_there = moments[hop] == number
+                    wait = moments[delay][is_there] - beside["delay_min"]
+                    waits[is_there] = np.maximum(waits[is_there], wait)
+        return waits
 
     def _grace_ns(self, hop: HopKey) -> int:
         """How long packets of a hop are waited for."""

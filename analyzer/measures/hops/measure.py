@@ -203,11 +203,13 @@ class HopMeasure:
             windows=np.zeros((64, state.WINDOWS, state.WINDOW_VALUES), np.int64),
             ends=np.zeros(1024, state.MOMENT),
             resent=np.zeros(1024, state.MOMENT),
+            outputs=np.zeros(state.MOST_OUTPUTS, state.OUTPUT),
             lags=np.zeros((state.ORDERED_TAPS, state.ORDERED_TAPS, 2, 3), np.int64),
             clock=np.zeros(9, np.int64),
             used=np.zeros(10, np.int64),
             salt=salt(3) | np.uint64(1),
         )
+        self.state.outputs["hop"] = -1
         clock = self.state.clock
         clock[state.HORIZON] = FIRST_HORIZON_NS
         clock[state.NEWEST] = state.NOT_BEGUN
@@ -309,6 +311,7 @@ class HopMeasure:
         ):  # fmt: skip
             self._keep(name, item, kept.holds(getattr(self, name)["flow"]), kept)
         self.ends["edge"] = number[self.ends["edge"]]
+        self.state.outputs["waiting"] = 0  # ends have new numbers
         s, used = self.state, self.state.used
         hops = s.hops.copy()
         hops[: int(used[state.HOPS])] = number[s.hops[: int(used[state.HOPS])]]

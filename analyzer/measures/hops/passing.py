@@ -251,8 +251,11 @@ def _grown(edge: EdgeRecord, time: Int, wire_bytes: Int, limit: Int) -> None:
 
 
 @subkernel
-def _log_end(p: Passing, t: TransmissionRecord, s: SightingRecord, edge: Int) -> None:
-    """Keep the moment of an end or start, if there is room."""
+def _log_end(p: Passing, t: TransmissionRecord, s: SightingRecord, edge: Int, output: Int) -> None:
+    """Keep the moment of an end or start, if there is room.
+
+    output: that packets of the flow took last from here; `MOST_OUTPUTS` if that is not known.
+    """
     if p.used[st.ENDS] == len(p.ends):
         p.used[st.UNLOGGED] += 1
         return
@@ -268,6 +271,38 @@ def _log_end(p: Passing, t: TransmissionRecord, s: SightingRecord, edge: Int) ->
     moment.time = s.time
     moment.frame = s.frame
     moment.later = p.clock[st.NEWEST]
+    moment.hop_before = moment.hop_after = _EMPTY
+    if output < len(p.outputs):
+        egress = p.outputs[output]
+        moment.hop_before = egress.hop
+        moment.delay_before = egress.delay
+        moment.chain = egress.waiting
+        egress.waiting = p.used[st.ENDS]
+
+
+@inlined
+def _output_of(far: SightingRecord) -> Int:
+    """The output of a device by which a packet came to this tap.
+
+    Where links go up to a common device and down again, the hop limits of both directions of a link
+    differ by an odd number: each side of the common device has as many links as the other.
+    """
+    return np.int64(far.tap) * 2 + (np.int64(far.hop_limit) & 1)
+
+
+@inlined
+def _note_output(p: Passing, output: Int, hop: Int, delay: Int) -> None:
+    """A packet left by an output: it is beside those that ended since the packet before it."""
+    if output >= len(p.outputs):
+        return
+    egress = p.outputs[output]
+    egress.hop = hop
+    egress.delay = delay
+    while egress.waiting > 0:
+        moment = p.ends[egress.waiting - 1]
+        moment.hop_after = hop
+        moment.delay_after = delay
+        egress.waiting = moment.chain
 
 
 @inlined
@@ -296,6 +331,7 @@ def _note_pass(
     hop = np.int64(p.edges[of_flow].hop)
     at = window_of(p, near.time)
     delay = far.time - near.time
+    _note_output(p, _output_of(far), hop, delay)
     drop = np.int64(near.hop_limit) - np.int64(far.hop_limit)
     marked = (near.traffic_class & 3 != _CE) and (far.traffic_class & 3 == _CE)
     corrupted = near.icrc_state == ICRC_OK and far.icrc_state == ICRC_BAD
@@ -471,7 +507,7 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
             edge.last_copy_ns = max(edge.last_copy_ns, first.time)
     visit = p.visits[p.visit_slots[_visit_place(p, flow, st.START)]]
     if (visit.went_on and visit.next_tap != first.tap) or p.edges[begun].packets <= 1:
-        _log_end(p, t, first, begun)
+        _log_end(p, t, first, begun, st.MOST_OUTPUTS)
     _note_next(p, visit, np.int64(first.tap), first.time)
 
     for k in range(taps - 1):
@@ -482,12 +518,13 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
         _note_pass(p, histograms, flow, near, far, max(copies[k + 1] - copies[k], 0), overtaken)
         visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(near.tap))]]
         _note_next(p, visit, np.int64(far.tap), near.time)
+        visit.output = _output_of(far)
 
     last = p.sightings[path[taps - 1] & mask]
     ended = edge_of(p, flow, np.int64(last.tap), st.END)
     visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(last.tap))]]
     if visit.went_on or p.edges[ended].packets < FIRST_ENDS:
-        _log_end(p, t, last, ended)
+        _log_end(p, t, last, ended, np.int64(visit.output) if visit.went_on else st.MOST_OUTPUTS)
     visit.run += 1
     if visit.run == st.LONG_RUN:
         visit.long_runs += 1

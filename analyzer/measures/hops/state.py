@@ -105,6 +105,7 @@ VISIT = np.dtype(
         ("run", np.int64),  # transmissions in a row that ended here
         ("long_runs", np.int64),  # such rows of at least LONG_RUN
         ("in_long_runs", np.int64),  # and the transmissions in them
+        ("output", np.uint32),  # of the latest transmission that continued
         ("moves", np.int64),  # consecutive transmissions with different next taps
         ("first_move_ns", np.int64),
         ("last_move_ns", np.int64),
@@ -123,9 +124,27 @@ MOMENT = np.dtype(
         ("time", np.int64),
         ("frame", np.int64),
         ("later", np.int64),  # time of the latest RoCE packet when it was concluded
+        # Of an end, the packets that left last before and first after it by the output that its
+        # flow took last: number of their hop, -1 for none, and delay, ns.
+        ("hop_before", np.int32),
+        ("hop_after", np.int32),
+        ("delay_before", np.int64),
+        ("delay_after", np.int64),
+        ("chain", np.int64),  # item of `ends` + 1: earlier end without a packet after it; 0: none
     ],
     align=True,
 )
+OUTPUT = np.dtype(
+    [
+        ("hop", np.int32),  # of the latest packet that left by this output, -1 for none
+        ("delay", np.int64),  # of this packet, ns
+        ("waiting", np.int64),  # item of `ends` + 1: latest end without a packet after it; 0: none
+    ],
+    align=True,
+)
+
+MOST_OUTPUTS: Final = 8192
+"""Outputs whose packets are compared with the lost ones: those to half as many taps."""
 
 SHOWN = "marked", "late", "copies", "trimmed", "dscp_changed", "corrupted", "fragmented", "slowest"
 """What a frame is kept of per edge: counters of EDGE, and the longest delay."""
@@ -202,6 +221,8 @@ class Passing(NamedTuple):
     their first sighting; also the first few of every flow and tap."""
     resent: Records
     """MOMENT: retransmissions."""
+    outputs: Records
+    """OUTPUT by number: twice the tap, and the last bit of the hop limit there."""
     lags: Ints
     """int64[ORDERED_TAPS, ORDERED_TAPS, 2, 3]: for taps a < b that see the same hop limit, by
     direction (1 where the source has the lower number): least and most time from a to b, samples.

@@ -16,7 +16,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.diagnosis import diagnose
-from rocescope.analyzer.diagnosis.diagnose import MOST_ALIKE, bounded, healthy, limits, summary
+from rocescope.analyzer.diagnosis.diagnose import (
+    MOST_ALIKE,
+    bounded,
+    healthy,
+    limits,
+    rank,
+    summary,
+)
 from rocescope.analyzer.measures.hops.hops import TapHop, TapHops
 from rocescope.analyzer.measures.hops.state import VISIT
 from rocescope.analyzer.pipeline.captures import analyze
@@ -412,6 +419,17 @@ def test_what_is_unknown_of_flows_that_left():
     assert "3 packets of flows that were removed from memory are missing in the capture" in found
 
 
+def test_of_one_severity_findings_with_a_place_come_first():
+    def made(severity, cost_ns, **place):
+        changes = {"severity": severity, "cost_ns": cost_ns, "place": Place(**place)}
+        return msgspec.structs.replace(LOSS, **changes)
+
+    worst = made("critical", 1, direction="after the tap")
+    placed = made("warning", 1, device="spine2")
+    costly = made("warning", 9, direction="after the tap")
+    assert sorted([costly, placed, worst], key=rank) == [worst, placed, costly]
+
+
 # Claims, and when they are withdrawn.
 
 CLEAN = [write(0), last(1), answer(1), write(2), last(3), answer(3)]
@@ -524,6 +542,32 @@ def test_queue_pairs_whose_answers_may_pass_no_tap_are_not_claimed_to_live():
 
     assert claims(waits, [(0, 9)]) == []
     assert claims([*waits, *lives], [(0, 9), (1, 8)]) == ["1 queue pair: none stalled"]
+
+
+@pytest.mark.parametrize(("later_us", "claimed"), [(900_000, True), (1_100_000, False)])
+def test_a_queue_pair_that_was_silent_for_long_has_no_tick(later_us, claimed):
+    rows = [write(0, at=0), last(1, at=1), answer(1, at=2)]
+    rows += [write(2, at=later_us - 1), last(3, at=later_us), answer(3, at=later_us + 1)]
+    claims = [claim for claim in healthy(case_of(rows), []) if "stalled" in claim]
+    assert claims == ["1 queue pair: none stalled"] * claimed
+
+
+def test_a_queue_pair_that_waited_for_a_timeout_has_no_tick():
+    rows = [last(1, at=0), last(1, at=5_000, ip_id=77), answer(1, at=5_001)]
+    assert not any("stalled" in claim for claim in healthy(case_of(rows), []))
+
+
+def test_a_queue_pair_that_never_came_back_has_no_tick():
+    """Another one goes on for more than a second."""
+    gone = [write(0, at=0), last(1, at=1), answer(1, at=2)]
+    more = {"src": 2, "dst": 3, "dest_qp": 0x21}, {"src": 3, "dst": 2, "dest_qp": 0x22}
+    on = [
+        row | more[row["opcode"] == answer(0)["opcode"]]
+        for n in range(4)
+        for row in (last(n, at=400_000 * n), answer(n, at=400_000 * n + 1))
+    ]
+    claims = [claim for claim in healthy(case_of([*gone, *on]), []) if "stalled" in claim]
+    assert claims == ["1 queue pair: none stalled"]
 
 
 def test_packets_on_ways_without_a_tap_withdraw_the_claim_of_the_hops():

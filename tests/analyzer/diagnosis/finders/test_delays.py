@@ -14,18 +14,23 @@ from fabric_captures import (
     DURATION,
     MS,
     START_NS,
+    US,
+    Pair,
     address,
     between,
+    by_port,
     delay,
     diagnosis,
     flows_hit,
     flows_of,
+    no_fault,
     place_of,
     queue,
     severe,
     simulate,
     some,
     tap_of,
+    usual_pairs,
     warnings,
 )
 from fabric_captures import write as write_taps
@@ -349,9 +354,70 @@ def test_packets_that_overtake_on_one_hop(tmp_path):
 def test_a_path_of_sprayed_flows_gets_slow(tmp_path):
     run = simulate(fault=between(NEAR, FAR, delay(2 * MS), FROM, DURATION), route=sprayed)
     (one,) = severe(tmp_path, run)
-    assert (one.kind, place_of(one)) == ("queueing", SPINE)
+    assert (one.kind, place_of(one)) == ("delay-step", SPINE)
     assert abs(one.from_ns - START_NS - FROM) <= ONE_WINDOW
     assert flows_of(one) >= flows_hit(run.hits)
+
+
+@pytest.mark.parametrize("ns", [150 * US, 360 * US, 1300 * US])
+@pytest.mark.parametrize("until", [DURATION, 280 * MS], ids=["to the end", "for a while"])
+@pytest.mark.parametrize("bursts", [False, True], ids=["steady", "bursts"])
+def test_a_step_of_the_minimum_delay(ns, until, bursts, tmp_path):
+    """Queues of bursts may be a finding of their own."""
+    many = [
+        Pair(1 + n % 2, 3, 0x300 + n, 50_001 + n, start=begin, stop=begin + 20 * MS, gap=15 * US)
+        for n, begin in enumerate(range(5 * MS, DURATION, 50 * MS))
+    ]
+    waiting = queue(NEAR, FAR, 500e6) if bursts else no_fault
+    step = between(NEAR, FAR, delay(ns), FROM, until)
+
+    def fault(*packet):
+        later = step(*packet)
+        return later and [(one, ns + more) for one, more in waiting(*packet) or [(packet[0], 0)]]
+
+    run = simulate(
+        usual_pairs() + many * bursts,
+        lambda *packet: fault(*packet) or waiting(*packet),
+        lambda packet, now: 2 if 50_000 < packet.sport < 50_010 else by_port(packet, now),
+    )
+    (one,) = [one for one in severe(tmp_path, run) if one.kind != "queueing" or not bursts]
+    assert (one.kind, place_of(one)) == ("delay-step", SPINE)
+    assert one.details["step_ns"] == pytest.approx(ns, abs=20 * US)
+    onset = START_NS + FROM
+    assert one.from_ns - one.onset_uncertainty_ns <= onset + US and one.from_ns >= onset - US
+    assert one.from_ns - onset <= ONE_WINDOW
+    if until == DURATION:
+        assert one.until_ns is None
+    else:
+        assert abs(one.until_ns - START_NS - until) <= 2 * ONE_WINDOW
+    assert one.packets == one.of_packets
+
+
+def test_a_step_in_both_directions_of_a_device_is_one_finding(tmp_path):
+    run = simulate(fault=between("*-spine2", "*-spine2", delay(300 * US), 200 * MS))
+    (one,) = severe(tmp_path, run)
+    assert (one.kind, place_of(one)) == ("delay-step", (None, None, "spine2", None))
+
+
+@pytest.mark.parametrize("ns", [80 * US, 300 * US])
+def test_a_clock_that_jumps_is_no_step_of_a_delay(ns, tmp_path):
+    run = simulate()
+    run.taps[NEAR] = [
+        seen._replace(time_ns=seen.time_ns + ns * (seen.time_ns > START_NS + 200 * MS))
+        for seen in run.taps[NEAR]
+    ]
+    found = diagnosis(write_taps(tmp_path, run.taps)).findings
+    assert {one.kind for one in found} == {"clock"}
+
+
+def test_other_flows_over_a_longer_way_are_no_step_of_a_delay(tmp_path):
+    """Without the taps behind the spines, a hop has several ways."""
+    near = [Pair(1, 3, 0x100 + n, 50_000 + n, stop=200 * MS) for n in range(4)]
+    far = [Pair(1, 3, 0x200 + n, 51_000 + n, gap=3 * MS) for n in range(4)]
+    slow = between("leaf1-spine3", "*", delay(400 * US))
+    run = simulate(near + far, slow, lambda packet, now: 2 if packet.sport < 51_000 else 3)
+    taps = {tap: run.taps[tap] for tap in ("H1-leaf1", "H3-leaf2")}
+    assert warnings(diagnosis(write_taps(tmp_path, taps))) == []
 
 
 def test_a_path_of_sprayed_flows_that_was_always_slow(tmp_path):

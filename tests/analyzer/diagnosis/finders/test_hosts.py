@@ -177,6 +177,13 @@ def test_an_ack_that_the_sender_did_not_get():
     assert "the ACKs were late or lost after the tap" in one.sentence
 
 
+@pytest.mark.parametrize("taps", [("tap",), ("near", "far")])
+def test_only_a_capture_that_is_missing_is_asked_for(taps):
+    """Taps see the packets of both hosts before any router."""
+    (one,) = timeout_recoveries(case_of(LOST_ACK, taps=taps), Known())
+    assert ("a capture at the other host" in one.next_step) == (len(taps) == 1)
+
+
 def test_retransmissions_whose_answers_pass_no_tap():
     rows = [write(0, at=0), last(1, at=1), last(2, at=10), last(2, at=4000, ip_id=80)]
     (one,) = found_timeout_recovery(rows)

@@ -18,6 +18,7 @@ from conformance_traces import NAK, answer, last, write
 from examples import examples
 from fabric_captures import (
     DURATION,
+    LEAF,
     LINKS,
     MS,
     START_NS,
@@ -208,6 +209,81 @@ def test_a_slow_link_that_overflows(tmp_path, room, bits):
     assert one.details["bits_per_second"] == pytest.approx(bits, rel=0.15)
 
 
+BURSTS = [(1, 50), (2, 150), (1, 250), (2, 330), (1, 350)]
+"""Host and begin in ms of bursts over spine 2."""
+
+
+@pytest.mark.parametrize(("share", "seed"), [(0.02, 2), (0.1, 1)])
+@pytest.mark.parametrize(
+    ("near", "far", "bits"), [(NEAR, FAR, 12e6), ("*", "H3-leaf2", 38e6)], ids=["spine", "port"]
+)
+def test_random_loss_at_a_port_with_bursts(near, far, bits, share, seed, tmp_path):
+    """Packets pass that wait for longer than those beside the lost ones."""
+    bursts = [
+        Pair(src, 3, 0x300 + n, 50_000 + n, start=begin * MS, stop=(begin + 20) * MS, gap=400 * US)
+        for n, (src, begin) in enumerate(BURSTS)
+    ]
+    waiting, random_loss = queue(near, far, bits), between(near, far, drop, which=some(share, seed))
+    run = simulate(
+        usual_pairs() + bursts + incast()[-3:],
+        lambda *packet: [] if random_loss(*packet) == [] else waiting(*packet),
+        lambda packet, now: 2 if 50_000 <= packet.sport < 50_005 else by_port(packet, now),
+    )
+    losses = [one for one in severe(tmp_path, run) if one.kind != "queueing"]
+    assert [one.kind for one in losses] == ["loss"]
+    assert losses[0].packets == len(run.lost)
+    assert losses[0].from_ns == run.lost[0].time_ns
+
+
+@pytest.mark.parametrize("last", [DURATION, 300 * MS], ids=["to the end", "for a while"])
+def test_the_share_is_that_of_the_packets_in_the_time_of_the_loss(last, tmp_path):
+    run = simulate(fault=between(NEAR, FAR, drop, 200 * MS, last, some(0.2)))
+    (one,) = severe(tmp_path, run)
+    entered = [s for s in run.taps[NEAR] if s.packet.src < 3 and s.time_ns >= one.from_ns]
+    until = START_NS + (last if one.until_ns is not None else DURATION)
+    entered = [s for s in entered if s.time_ns <= until]
+    assert one.of_packets == pytest.approx(len(entered), rel=0.1)
+    assert one.share_low_percent < one.share_percent < one.share_high_percent
+    assert one.share_low_percent < 20 < one.share_high_percent
+    assert f"({one.packets} of {one.of_packets})" in one.sentence
+
+
+@pytest.mark.parametrize("share", [0.01, 0.03, 0.1])
+def test_a_loss_after_the_tap_has_bounds(share, tmp_path):
+    """Only the hosts that send have a tap: go-back-N hides how many of a run are lost."""
+    run = simulate(fault=between(NEAR, FAR, drop, which=some(share)))
+    lost = sum(hit.packet.payload_bytes > 0 for hit in run.lost)
+    paths = write_taps(tmp_path, {tap: run.taps[tap] for tap in ("H1-leaf1", "H2-leaf1")})
+    (one,) = [one for one in warnings(diagnosis(paths)) if one.kind == "loss"]
+    assert 0 < one.packets <= lost <= one.details["at_most_packets"]
+    assert one.sentence.startswith("at least ")
+    assert f"(at most {one.details['at_most_packets']:,})" in one.sentence
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.4])
+def test_a_loss_before_the_tap_is_at_least_what_leaves_a_gap(share, tmp_path):
+    run = simulate(fault=between(NEAR, FAR, drop, which=some(share)))
+    lost = sum(hit.packet.payload_bytes > 0 and hit.packet.dst == 3 for hit in run.lost)
+    paths = write_taps(tmp_path, {"H3-leaf2": run.taps["H3-leaf2"]})
+    (one,) = [one for one in warnings(diagnosis(paths)) if one.kind == "loss"]
+    assert one.packets <= lost
+    assert one.sentence.startswith("at least ") == (one.packets < lost)
+
+
+def test_a_queue_that_loses_nothing_is_no_onset(tmp_path):
+    """It is long before the one that overflows."""
+    early = queue(NEAR, FAR, 8e6, 20 * MS, 60 * MS)
+    late = queue(NEAR, FAR, 6e6, 200 * MS, 300 * MS, 12)
+    fault = lambda packet, near, far, now: (early if now < 150 * MS else late)(  # noqa: E731
+        packet, near, far, now
+    )
+    run = simulate(fault=fault)
+    assert any(hit.time_ns < START_NS + FROM for hit in run.hits)
+    (one,) = [one for one in severe(tmp_path, run) if one.kind == "rate-limit"]
+    assert START_NS + 200 * MS <= one.from_ns <= run.lost[0].time_ns
+    assert one.from_ns - one.onset_uncertainty_ns >= START_NS + 195 * MS
+
+
 def test_a_long_queue_that_drops_the_rest_of_some_flows_is_no_blackhole(tmp_path):
     """Nothing of these flows passes after the first loss, because the captures end."""
     slow = queue(NEAR, FAR, 6e6)
@@ -287,6 +363,35 @@ def test_losses_of_a_sender_beside_the_receiver_at_another_time_are_a_fault_of_t
     assert by_kind["rate-limit"].packets == len(of_slow)
     assert by_kind["loss"].place.host == address(4)
     assert 0 < by_kind["loss"].packets <= len(run.lost) - len(of_slow)
+
+
+@pytest.fixture
+def third_sender(monkeypatch):
+    """Host 5 at leaf1."""
+    monkeypatch.setitem(LEAF, 5, 1)
+    monkeypatch.setattr("fabric_captures.LINKS", [*LINKS, "H5-leaf1"])
+
+
+@pytest.mark.parametrize("kept", ["*", "leaf*"], ids=["all links", "uplinks"])
+@pytest.mark.parametrize(
+    ("receivers", "answers"),
+    [((3, 4), True), ((3,), True), ((3,), False)],
+    ids=["several receivers", "one receiver", "no answers"],
+)
+def test_a_slow_uplink_of_three_senders_is_no_incast(
+    third_sender, receivers, answers, kept, tmp_path
+):
+    hosts = [(src, dst) for src in (1, 2, 5) for dst in receivers]
+    slow = queue(NEAR, FAR, 6e6, FROM, 300 * MS, 12)
+    run = simulate(usual_pairs(hosts=hosts, per_hosts=8 // len(receivers)), slow)
+    taps = {
+        tap: [s for s in seen if answers or s.packet.src not in receivers]
+        for tap, seen in run.taps.items()
+        if fnmatch(tap, kept)
+    }
+    (one,) = warnings(diagnosis(write_taps(tmp_path, taps)))
+    assert len({hit.packet.src for hit in run.lost}) == 3
+    assert (one.kind, place_of(one)) == ("rate-limit", SPINE)
 
 
 def test_two_sources_are_no_incast(tmp_path):
@@ -625,7 +730,7 @@ def test_a_lost_retransmission_counts_too():
     ]
     (one,) = losses(again)
     assert one.packets == 2
-    assert "are lost before the tap, 1 of them a retransmission, all" in one.sentence
+    assert "are lost before the tap, 1 as a retransmission, all" in one.sentence
 
 
 def test_a_late_packet_is_not_lost():

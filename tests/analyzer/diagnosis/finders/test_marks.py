@@ -14,6 +14,7 @@ from fabric_captures import (
     ECT,
     MS,
     between,
+    diagnosis,
     duplicate,
     names,
     place_of,
@@ -23,6 +24,7 @@ from fabric_captures import (
     some,
     warnings,
 )
+from fabric_captures import write as write_taps
 
 from rocescope.analyzer.diagnosis.finders.marks import (
     copies_before,
@@ -372,3 +374,12 @@ def test_marks_without_cnps_where_others_send_some():
     assert (one.kind, one.place.host, one.packets) == ("mark-without-cnp", "10.0.0.2", 12)
     few = [*data_ends(set(range(5))), *ANSWERED, *others, notified]
     assert list(marks_without_notification(case_of(few), Known())) == []
+
+
+def test_copies_at_several_links_of_a_device_name_it(tmp_path):
+    """Taps at the uplinks of leaf1: nothing shows the hop before."""
+    run = simulate(fault=between("H*-leaf1", "leaf1-spine*", duplicate, which=some(0.05)))
+    taps = {tap: seen for tap, seen in run.taps.items() if tap.startswith("leaf1-spine")}
+    found = [f for f in diagnosis(write_taps(tmp_path, taps)).findings if f.kind == "duplication"]
+    assert [f.place.device for f in found] == ["leaf1"]
+    assert sum(f.packets for f in found) == len(run.hits)

@@ -8,7 +8,9 @@ from fabric_captures import (
     START_NS,
     Run,
     address,
+    between,
     by_port,
+    delay,
     diagnosis,
     flows_of,
     place_of,
@@ -61,6 +63,56 @@ def test_a_rehash(tmp_path, back):
     assert 0 <= first_ns - one.from_ns < 10_000
     assert (" and back, " in one.sentence) == back
     assert (one.until_ns is not None) == back
+
+
+def test_the_links_left_and_taken(tmp_path):
+    """Flows of spine 2 to spine 4, and back."""
+
+    def route(packet, now):
+        spine = by_port(packet, now)
+        return 4 if spine == 2 and packet.src in (1, 2) and FROM <= now < UNTIL else spine
+
+    (one,) = severe(tmp_path, simulate(route=route))
+    assert "moves 4 flows from leaf1-spine2 to leaf1-spine4 and back, from 0.1" in one.sentence
+    assert one.details == {"left": "leaf1-spine2", "taken": "leaf1-spine4"}
+
+
+def test_a_flow_that_ends_before_the_others_go_back(tmp_path):
+    pairs = usual_pairs()
+    pairs[0].stop = pairs[1].stop = UNTIL - 40 * MS
+    run = simulate(pairs, route=rehashed((1, 2), FROM, UNTIL))
+    (one,) = severe(tmp_path, run)
+    assert " and back, from 0.1" in one.sentence
+    assert abs(one.until_ns - START_NS - UNTIL) < 20 * MS
+
+
+def test_a_flow_that_stays_when_others_go_back(tmp_path):
+    pairs = usual_pairs()
+
+    def route(packet, now):
+        last = LAST if packet.sport == pairs[0].sport else UNTIL
+        return by_port(packet, now, salt=packet.src in (1, 2) and FROM <= now < last)
+
+    (one,) = severe(tmp_path, simulate(pairs, route=route))
+    assert " and back" not in one.sentence
+    assert one.until_ns is None
+
+
+@pytest.mark.parametrize("until", [UNTIL, LAST], ids=["back", "for good"])
+def test_flows_that_overtake_themselves_when_they_move_are_not_sprayed(until, tmp_path):
+    """Packets of the slow path arrive among those of the other one for a while."""
+    slow = between("leaf*-spine3", "leaf*-spine3", delay(3 * MS), last=LAST)
+    run = simulate(usual_pairs(gap=200_000), slow, rehashed((1, 2, 3, 4), FROM, until))
+    found = diagnosis(write(tmp_path, run.taps)).findings
+    assert {one.kind for one in found} == {"rehash"}
+
+
+@pytest.mark.parametrize("packets", [1, 100], ids=["packets", "flowlets"])
+def test_flows_sprayed_over_unequal_paths(packets, tmp_path):
+    slow = between("leaf*-spine3", "leaf*-spine3", delay(3 * MS), last=LAST)
+    route = lambda packet, now: 1 + packet.ip_id // packets % 4  # noqa: E731
+    found = diagnosis(write(tmp_path, simulate(usual_pairs(gap=200_000), slow, route).taps))
+    assert "spraying" in {one.kind for one in found.findings}
 
 
 def test_both_leaves_are_two_findings(tmp_path):

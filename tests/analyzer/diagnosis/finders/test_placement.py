@@ -11,7 +11,18 @@ import pytest
 from captures import DATA, data
 from cases import case_of
 from conformance_traces import last, write
-from fabric_captures import US, between, diagnosis, drop, queue, simulate, some, usual_pairs
+from fabric_captures import (
+    MS,
+    US,
+    Pair,
+    between,
+    diagnosis,
+    drop,
+    queue,
+    simulate,
+    some,
+    usual_pairs,
+)
 from fabric_captures import write as write_taps
 
 from rocescope.analyzer.diagnosis.finders import placement
@@ -29,6 +40,22 @@ def test_chance_of_idle_links():
     assert chance_of_idle(2, 1, 3) == pytest.approx(0.25)
     assert chance_of_idle(4, 2, 10) == pytest.approx(6 / 1024)
     assert chance_of_idle(4, 1, 60) < CHANCE
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 4])
+def test_flows_that_share_a_link_one_after_the_other_do_not_collide(at_once, tmp_path):
+    pairs = [
+        Pair(1, 3, 0x100 + n, 50_000 + n, start=n // at_once * 100 * MS, gap=400 * US)
+        for n in range(4)
+    ]
+    for pair in pairs:
+        pair.stop = pair.start + 80 * MS
+    paths = write_taps(tmp_path, simulate(pairs, route=lambda packet, now: 2).taps)
+    found = [f for f in diagnosis(paths).findings if f.kind == "collision"]
+    assert len(found) == (at_once > 1)
+    if found:
+        assert f"{at_once} flows share the others" in found[0].sentence
+        assert len(found[0].flows) == at_once
 
 
 def placements(filter=None, names=None):

@@ -148,6 +148,41 @@ def test_packets_with_wild_times_leave_the_others_as_they_are(rows, wild):
         check(measured(rows), rows)
 
 
+@examples(60)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(1, 30_000), st.booleans()), min_size=1, max_size=40
+    ),
+    st.lists(st.integers(0, 80), max_size=3),
+)
+def test_the_packets_beside_a_lost_one_at_its_output(packets, cuts):
+    """Two inputs, taps 0 and 1, and one output, tap 2, against a plain list of what passed."""
+    rows, passed, ended = [], [], []
+    for n, (tap, delay, lost) in enumerate(packets):
+        at = 40_000 * n
+        rows.append(hop(at, tap, n, 64, flow=tap, frame_number=n + 1))
+        if lost:
+            ended.append(n)
+        else:
+            rows.append(hop(at + delay, 2, n, 63, flow=tap))
+            passed.append(n)
+    # The other direction of the output link, at the same tap.
+    rows += [hop(40_000 * n + 20_000, 2, n, 64, flow=2) for n in range(len(packets))]
+    rows += [hop(40_000 * n + 20_003, 0, n, 63, flow=2) for n in range(len(packets))]
+    rows.sort(key=lambda row: row["time_ns"])
+    measure = measured(rows, cuts)
+    hops = measure.edges[measure.state.hops]
+    moments = {int(m["frame"]) - 1: m for m in measure.ends if m["tap"] < 2}
+    for n in ended:
+        if not any(m < n and packets[m][0] == packets[n][0] for m in passed):
+            continue  # nothing shows its output
+        beside = [m for m in passed if m < n][-1:], [m for m in passed if m > n][:1]
+        for side, near in zip(("before", "after"), beside, strict=True):
+            number = int(moments[n][f"hop_{side}"])
+            found = [(int(hops[number]["from_tap"]), int(moments[n][f"delay_{side}"]))]
+            assert (found if number >= 0 else []) == [packets[m][:2] for m in near]
+
+
 def test_the_present_follows_packets_after_a_silence_and_after_a_wrong_first_time():
     for wrong, trusted in ((0, AHEAD_TRUSTED), (2 * START_NS, BEHIND_TRUSTED)):
         rows = [hop(0, 0, 1) | {"time_ns": wrong}]
