@@ -47,6 +47,8 @@ P99_NS = "p99_ns"
 
 PAUSED_NS = "paused_ns"
 """The detail of a pause whose length is known."""
+QUEUED_SINCE_NS = "queued_since_ns"
+"""The detail of an overflow: the first queue there, which may delay packets before one is lost."""
 PRIORITY = "priority"
 """The detail of a pause of one priority; a global pause has none."""
 
@@ -295,7 +297,10 @@ class Known:
 
     def _is_around(self, cause: Finding, first_ns: int, last_ns: int) -> bool:
         """Whether an effect between these times can be that of `cause`."""
-        onset = cause.from_ns - cause.onset_uncertainty_ns - self._early
+        since = cause.from_ns - cause.onset_uncertainty_ns
+        if cause.details is not UNSET:
+            since = min(since, int(cause.details.get(QUEUED_SINCE_NS, since)))
+        onset = since - self._early
         return last_ns >= onset and (
             cause.until_ns is None or first_ns <= cause.until_ns + AFTERMATH_NS
         )

@@ -58,6 +58,7 @@ from ..known import (
     DISORDER,
     LOSSES,
     OVERFLOWS,
+    QUEUED_SINCE_NS,
     REFUSALS,
     SLOW_PATH,
     SLOWNESS,
@@ -128,6 +129,9 @@ def hop_losses(case: Case, _: Known) -> Iterator[Finding]:
             begin, end = _overflow(case, group, lost)
             span = (min(span[0], begin + group.tap_hops.window_ns), max(span[1], end))
             uncertain_ns = span[0] - begin
+            queues = group.queues(max(OVERFLOW_NS, OVERFLOW_FACTOR * _usual_delay(group)))
+            if queues and queues[0][0] < begin:
+                cause.details[QUEUED_SINCE_NS] = max(queues[0][0], case.first_ns)
         yield finding(
             case,
             cause.kind,
