@@ -28,6 +28,7 @@ LOST = np.dtype(
         ("hop_limit", np.int16),
         ("resent", np.bool_),  # its PSN was retransmitted later
         ("again", np.bool_),  # it is a retransmission itself
+        ("run", np.int64),  # as in MOMENT; 0 without a moment
     ]
 )
 
@@ -88,7 +89,8 @@ class TapHops:
     """Width and start of the first of `TapHop.windows`."""
     newest_ns: int
     undecided: int
-    """Packets whose end cannot be judged: in flight when the captures ended."""
+    """Packets whose end cannot be judged: the next tap did not capture, or they were in flight when
+    its capture ended."""
     elsewhere: int
     """Flows that took paths without a tap."""
     hurried: int
@@ -115,6 +117,8 @@ class TapHops:
     """By flow, the packets counted in `undecided`, `left` and `hidden`."""
     untapped: frozenset[int] = frozenset()
     """The flows counted in `elsewhere`."""
+    overlap: tuple[int, int] | None = None
+    """First and last time when all taps captured; None if they never do."""
     set_forward: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """By tap whose clock is set forward: how many times, and by how much in all, ns."""
 

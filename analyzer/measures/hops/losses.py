@@ -8,7 +8,7 @@ was acknowledged and never retransmitted, the next capture missed it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, TypeAlias
@@ -21,10 +21,12 @@ from ...track.state import REQUESTS
 from ...track.tracker import FlowTracker
 from ...wire.bth import OPCODE_CLASS, PSN_HALF, PSN_MASK, REQUEST, SEQUENCED, UC, UD
 from . import state
-from .captures import Misses, add_skipped_packets, captures_ended_early, packets_at_taps
-from .hops import ENDED, GRACE_NS, LOST, Missed, TapHop, TapHops, spread_times
+from .captures import Misses, add_skipped_packets, packets_at_taps
+from .hops import ENDED, LOST, Missed, TapHop, TapHops, spread_times
 from .measure import HopMeasure
+from .passing import FIRST_ENDS
 from .state import END, START
+from .testimony import Testified, Testimony, count_rows, testified
 from .vantage import (
     MOST_DIRECT,
     Evidence,
@@ -43,6 +45,8 @@ MOST_ACKED = 0.5
 UNANSWERED = (UC, UD)
 RESENT_WITHIN_NS = 500_000_000
 """A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
+LEAST_SILENT = 3
+"""Retransmitted packets, none of which arrived, that show that a silent tap captured."""
 MOST_FURTHER = 0.1
 """Packets of a flow that go to a tap further away than its nearest next tap, up to this share."""
 LIVE_GRACE_NS = 1_000_000_000
@@ -72,16 +76,17 @@ def decide_losses(
     names = short_names(tap_names)
     fabric_taps = None if fabric is None else FabricTaps(fabric, points_of(names), addresses)
     flows = tracker.flows
-    vantage = Vantage(measure.edges, flows["src"], flows["dst"], names, fabric_taps)
-    losses = _Losses(measure, tracker, vantage, unclocked, now_ns)
+    testimony = Testimony.of(measure, len(names), is_live=now_ns is not None)
+    counts = testified(measure, testimony, names)
+    vantage = Vantage(counts.edges, flows["src"], flows["dst"], names, fabric_taps)
+    losses = _Losses(measure, tracker, vantage, testimony, counts, unclocked, now_ns)
     losses.collect()
-    losses.leave_out_ended_captures()
     losses.leave_out_flows_in_part()
     hops, misses = losses.decide()
+    passes = measure.edges[measure.edges["flow"] >= 0]
     for (near, far), edge in vantage.hops.items():
         hop = hops.setdefault((near, far), TapHop(near, far))
         hop.total = edge
-        passes = vantage.passes
         hop.passed = passes[(passes["from_tap"] == near) & (passes["to_tap"] == far)]
         hop.windows = measure.state.windows[int(edge["hop"])]
     add_skipped_packets(misses, vantage, losses.moments, losses.start_numbers, unclocked)
@@ -102,10 +107,11 @@ def decide_losses(
             )
             for tap, parts in sorted(misses.items())
         ],
-        visits=measure.visits,
+        visits=counts.visits,
         window_ns=int(clock[state.WIDTH]),
         origin_ns=int(clock[state.ORIGIN] * clock[state.WIDTH]),
         newest_ns=losses.newest_ns,
+        overlap=testimony.common(),
         undecided=losses.undecided,
         left=losses.left,
         open_sources=frozenset(source for source, _ in losses.open_ends) | vantage.partly_covered,
@@ -129,35 +135,32 @@ class _Losses:
         measure: HopMeasure,
         tracker: FlowTracker,
         vantage: Vantage,
+        testimony: Testimony,
+        counts: Testified,
         unclocked: AbstractSet[int],
         now_ns: int | None,
     ) -> None:
-        self._tracker, self._vantage = tracker, vantage
+        self._tracker, self._vantage, self._testimony = tracker, vantage, testimony
         self._unclocked, self._now_ns = unclocked, now_ns
-        self.moments = _moments_by_edge(measure)
+        self._counts = counts
+        self.moments = counts.moments
         """By number of an edge: MOMENT records."""
         self._resent = measure.resent[
             np.lexsort((measure.resent["time"], _flow_and_psn(measure.resent)))
         ]
-        edges = measure.edges
-        of_flow = edges["flow"] >= 0
-        ends, starts = of_flow & (edges["to_tap"] == END), of_flow & (edges["from_tap"] == START)
-        self._end_numbers: list[int] = np.flatnonzero(ends).tolist()
-        self.start_numbers: list[int] = np.flatnonzero(starts).tolist()
-        visits = measure.visits
-        self._moves = {
-            (flow, tap): moves
-            for flow, tap, moves in rows_of(visits[visits["moves"] > 0], "flow", "tap", "moves")
+        of_flow = counts.edges["flow"] >= 0
+        ends = of_flow & (counts.edges["to_tap"] == END)
+        starts = of_flow & (counts.edges["from_tap"] == START)
+        self._end_numbers = [counts.numbers[i] for i in np.flatnonzero(ends)]
+        self.start_numbers = [counts.numbers[i] for i in np.flatnonzero(starts)]
+        self._visit_at = {
+            key: number for number, key in enumerate(rows_of(counts.visits, "flow", "tap"))
         }
+        self._moves = self._count_moves()
         """By flow and tap: consecutive packets that went to different next taps."""
-        self.last_seen = np.full(len(vantage.points), _TIMES.min)
-        """By tap: the time of its last packet."""
-        for near, far, last_ns in rows_of(edges[~of_flow], "from_tap", "to_tap", "last_ns"):
-            tap = far if near == START else near
-            self.last_seen[tap] = max(self.last_seen[tap], last_ns)
         self.newest_ns = int(measure.state.clock[state.NEWEST])
         if unclocked:
-            self.newest_ns = int(np.delete(self.last_seen, list(unclocked)).max(initial=-1))
+            self.newest_ns = int(np.delete(testimony.last_ns, list(unclocked)).max(initial=-1))
         self.undecided = self.left = 0
         self.unknown: dict[int, int] = defaultdict(int)
         self.elsewhere: set[int] = set()
@@ -166,7 +169,21 @@ class _Losses:
         self._arrived: dict[HopKey, Bools] = {}
         """Which of them arrived."""
         self._evidence: dict[HopKey, set[Evidence]] = defaultdict(set)
+        self._aside: dict[HopKey, list[Packets]] = defaultdict(list)
+        """By hop: packets that the next tap could not see."""
         self.open_ends = self._find_open_ends()
+
+    def _count_moves(self) -> dict[tuple[int, int], int]:
+        """By flow and tap: moves of the flow; where it also skips next taps, all changes."""
+        drops: dict[tuple[int, int], set[int]] = defaultdict(set)
+        for flow, near, drop in rows_of(self._vantage.passes, "flow", "from_tap", "drop_min"):
+            drops[flow, near].add(drop)
+        visits = self._counts.visits
+        return {
+            (flow, tap): count
+            for flow, tap, moves, turns in rows_of(visits, "flow", "tap", "moves", "turns")
+            if (count := turns if len(drops.get((flow, tap), ())) > 1 else moves)
+        }
 
     def collect(self) -> None:
         """Find the packets that a next tap should have seen, without those that nobody can judge
@@ -177,14 +194,17 @@ class _Losses:
             downstream = self._vantage.downstream(edge)
             if downstream is None or near in self._unclocked:
                 continue
-            if self._took_another_path(edge):
-                self.elsewhere.add(flow)
-                continue
             far = downstream.point
             packets = self._packets_of(number, edge)
-            is_judged = self._can_be_judged(packets, (near, far))
-            self.undecided += self._count_unknown(packets[~is_judged])
-            packets = packets[is_judged]
+            is_judged = self._can_be_judged(packets, edge, far)
+            if not is_judged.all():
+                self._set_aside(edge, far, packets, is_judged, parts)
+                packets = packets[is_judged]
+            if not len(packets):
+                continue
+            if self._took_another_path(edge, len(packets)):
+                self.elsewhere.add(flow)
+                continue
             is_away = self._may_be_off_the_taps(edge, far, packets)
             if is_away.any():
                 self.elsewhere.add(flow)
@@ -195,18 +215,97 @@ class _Losses:
                 if len(some):
                     parts[near, tap].append(some)
                     self._evidence[near, tap].add(downstream.evidence)
+        for hop, aside in self._aside.items():
+            for some in self._split_aside(hop, np.sort(np.concatenate(aside), order="time")):
+                if self._shows_silence(hop, some):
+                    parts[hop].append(some)
+                else:
+                    self.undecided += self._count_unknown(some)
         for hop, some_parts in parts.items():
             self._ended[hop] = np.sort(np.concatenate(some_parts), order="time")
             self._arrived[hop] = _arrived(self._ended[hop], self._tracker)
 
-    def leave_out_ended_captures(self) -> None:
-        """Leave out what no capture could see, because that of the next tap had ended."""
-        last_seen = self.last_seen
-        early = captures_ended_early(self._vantage, self._ended, self._arrived, last_seen)
-        for hop, packets in self._ended.items():
-            if hop[1] in early:
-                is_before = packets["time"] + self._grace_ns(hop) <= last_seen[hop[1]]
-                self.undecided += self._leave_out(hop, ~is_before)
+    def _set_aside(
+        self,
+        edge: Any,
+        far: int,
+        packets: Packets,
+        is_judged: Bools,
+        parts: dict[HopKey, list[Packets]],
+    ) -> None:
+        """Set aside the packets of an END edge that the next tap could not see: the tap further on
+        that saw others of the flow meanwhile may tell that they were lost, or nothing does."""
+        flow, near = int(edge["flow"]), int(edge["from_tap"])
+        self._count_rows(edge, packets, is_judged)
+        aside = packets[~is_judged]
+        instead = self._counts.instead.get((flow, near), {})
+        if len(instead) == 1 and far >= 0:
+            further = next(iter(instead))
+            is_seen = self._testimony.sees_after(near, further, aside["time"])
+            if is_seen.any():
+                parts[near, further].append(aside[is_seen])
+                self._evidence[near, further].add(Evidence.FLOW)
+                aside = aside[~is_seen]
+        if len(aside):
+            self._aside[near, far].append(aside)
+            self._evidence[near, far].add(Evidence.FLOW)
+
+    def _count_rows(self, edge: Any, packets: Packets, is_judged: Bools) -> None:
+        """Count the rows of lost packets of a flow without those that nobody can judge."""
+        if (packets["run"][is_judged] == 0).any():
+            return  # not all of them have a moment
+        visits = self._counts.visits
+        visit = visits[self._visit_at[int(edge["flow"]), int(edge["from_tap"])]]
+        runs = packets["run"][is_judged]
+        count_rows(visit, runs, bool(is_judged[-1]) and visit["run"] > 0)
+
+    def _split_aside(self, hop: HopKey, packets: Packets) -> Iterator[Packets]:
+        """Packets before the first and after the last packet of the next tap."""
+        if hop[1] < 0:
+            yield packets
+            return
+        is_early = packets["time"] < self._testimony.first_ns[hop[1]]
+        for some in (packets[is_early], packets[~is_early]):
+            if len(some):
+                yield some
+
+    def _shows_silence(self, hop: HopKey, packets: Packets) -> bool:
+        """Whether the next tap saw none of these packets because nothing came: a link that is down
+        is as silent as a tap that does not capture, but its packets are retransmitted, or what they
+        answer is, none of them arrives, and no tap further on sees others of their flows."""
+        missed = np.count_nonzero(packets["resent"] | self._was_answer_missed(packets))
+        if missed < LEAST_SILENT or missed < MOST_ACKED * len(packets):
+            return False
+        if _arrived(packets, self._tracker).any():
+            return False
+        near, far = hop
+        begin, end = int(packets["time"][0]), int(packets["time"][-1])
+        return not any(
+            tap == near
+            and (far < 0 or far in self._vantage.next_of.get((flow, tap), ()))
+            and any(onward.first_ns <= end and onward.last_ns >= begin for onward in taps.values())
+            for (flow, tap), taps in self._counts.instead.items()
+        )
+
+    def _was_answer_missed(self, packets: Packets) -> Bools:
+        """Which packets are answers that did not arrive: the requester then retransmitted what they
+        acknowledge."""
+        is_missed = np.zeros(len(packets), np.bool_)
+        for flow in np.unique(packets["flow"]).tolist():
+            record = self._tracker.flows[flow]
+            resent = self._resent[self._resent["flow"] == int(record["peer"])]
+            if record["request_packets"] or not len(resent):
+                continue
+            resent = np.sort(resent, order="time")
+            mine = np.flatnonzero(packets["flow"] == flow)
+            first = np.int64(packets["label"][mine[0]])
+            behind = _distance(resent["label"].astype(np.int64), first)
+            least_later = np.minimum.accumulate(behind[::-1])[::-1]
+            at = np.searchsorted(resent["time"], packets["time"][mine], "right")
+            numbers = _distance(packets["label"][mine].astype(np.int64), first)
+            is_later = at < len(resent)
+            is_missed[mine] = is_later & (least_later[np.minimum(at, len(resent) - 1)] <= numbers)
+        return is_missed
 
     def leave_out_flows_in_part(self) -> None:
         """Leave out what may have been retransmitted on a path without a tap."""
@@ -258,39 +357,59 @@ class _Losses:
         packets["flow"] = edge["flow"]
         packets["hop_limit"] = edge["limit_max"]
         if moments is not None:
-            for name in ("label", "time", "frame", "wire_bytes", "udp_sport"):
+            for name in ("label", "time", "frame", "wire_bytes", "udp_sport", "run"):
                 packets[name][:logged] = moments[name]
         rest = packets[logged:]
         if len(rest):
-            begin = int(edge["first_ns"]) if moments is None else int(moments["time"][-1])
-            rest["time"] = spread_times(begin, int(edge["last_ns"]), len(rest))
+            early, last_ns = int(edge["unlogged_early"]), int(edge["last_ns"])
+            first_ns = int(edge["first_ns"])
+            times = [first_ns] if moments is None else moments["time"].tolist()
+            until = self._first_passed_ns(int(edge["flow"]), int(edge["from_tap"]), last_ns)
+            begin = times[min(len(times), FIRST_ENDS) - 1]
+            rest["time"][:early] = spread_times(begin, max(begin, until), early)
+            rest["time"][early:] = spread_times(times[-1], last_ns, len(rest) - early)
             rest["wire_bytes"] = int(edge["wire_bytes"]) // int(edge["packets"])
         packets["resent"], packets["again"] = _sent_later(packets, self._resent)
         return packets
 
-    def _grace_ns(self, hop: HopKey) -> int:
-        """How long packets of a hop are waited for."""
-        passed = self._vantage.hops.get(hop)
-        return GRACE_NS if passed is None else max(2 * int(passed["delay_max"]), 0)
+    def _first_passed_ns(self, flow: int, near: int, otherwise: int) -> int:
+        """When the first packet of a flow passed to any tap."""
+        onward = (
+            *self._vantage.next_of.get((flow, near), {}).values(),
+            *self._counts.instead.get((flow, near), {}).values(),
+        )
+        return min((passed.first_ns for passed in onward), default=otherwise)
 
-    def _can_be_judged(self, packets: Packets, hop: HopKey) -> Bools:
-        """Which packets are not in flight."""
-        is_judged: Bools = packets["time"] + self._grace_ns(hop) <= self.newest_ns
-        passed = self._vantage.hops.get(hop)
-        if passed is not None:
-            is_judged |= packets["time"] < passed["last_ns"]
+    def _can_be_judged(self, packets: Packets, edge: Any, far: int) -> Bools:
+        """Which packets a next tap must have seen: it captured, and they are not in flight."""
+        near, times = int(edge["from_tap"]), packets["time"]
+        is_judged = np.ones(len(packets), np.bool_)
+        for tap in self._candidates(edge, far):
+            is_judged &= self._testimony.sees_after(near, tap, times)
         if self._now_ns is not None:
-            is_judged &= packets["time"] + LIVE_GRACE_NS <= self._now_ns
+            is_judged &= times + LIVE_GRACE_NS <= self._now_ns
         return is_judged
 
-    def _took_another_path(self, edge: Any) -> bool:
+    def _candidates(self, edge: Any, far: int) -> Collection[int]:
+        """The taps of which one sees the packets of an END edge next."""
+        if far >= 0:
+            return (far,)
+        flow, near = int(edge["flow"]), int(edge["from_tap"])
+        taps = (
+            set(self._vantage.next_of.get((flow, near), ()))
+            or {to_tap for from_tap, to_tap in self._vantage.hops if from_tap == near}
+            or self._vantage.link_of.get(self._vantage.destinations[flow], set())
+        )
+        return taps - self._unclocked
+
+    def _took_another_path(self, edge: Any, ended: int) -> bool:
         """Whether the packets that ended here continued where no tap is: their flow lost nothing,
         and a large part of it is not seen again, or it is sprayed.
 
-        Answers are lost without a trace. Those to a host whose every link has a tap have no other
-        path.
+        ended: packets that a next tap must have seen. Answers are lost without a trace. Those to a
+        host whose every link has a tap have no other path.
         """
-        flow, ended = int(edge["flow"]), int(edge["packets"])
+        flow = int(edge["flow"])
         onward = self._vantage.next_of.get((flow, int(edge["from_tap"])), {})
         if onward and self._vantage.destinations[flow] in self._vantage.tapped_hosts:
             if not self._tracker.flows[flow]["request_packets"]:
@@ -390,6 +509,7 @@ class _Losses:
             flow, near = int(edge["flow"]), int(edge["from_tap"])
             if self._tracker.flows[flow]["request_packets"] and (flow, near) in vantage.next_of:
                 packets = self._packets_of(number, edge)
+                packets = packets[self._can_be_judged(packets, edge, -1)]
                 if self._is_scattered(edge, packets) and self._shows_a_path(packets):
                     open_ends.add((vantage.sources[flow], near))
         drops: dict[tuple[int, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -440,18 +560,15 @@ def _lost_nothing(tracker: FlowTracker, flow: int) -> bool:
     return acked <= sent and acked + 1 >= MOST_ACKED * sent
 
 
-def _moments_by_edge(measure: HopMeasure) -> dict[int, NDArray[Any]]:
-    ends = measure.ends
-    order = np.argsort(ends["edge"], kind="stable")
-    numbers, begin = np.unique(ends["edge"][order], return_index=True)
-    parts = np.split(order, begin)[1:]  # no part without ends
-    return {int(number): ends[part] for number, part in zip(numbers, parts, strict=True)}
-
-
 def _flow_and_psn(records: NDArray[Any]) -> NDArray[np.uint64]:
     """One number per flow and PSN."""
     psn = records["label"].astype(np.uint64) & np.uint64(PSN_MASK)
     return (records["flow"].astype(np.uint64) << np.uint64(24)) | psn
+
+
+def _distance(psn: Any, other: Any) -> Any:
+    """By how much one PSN is above another, modulo 2^24."""
+    return ((psn - other + PSN_HALF) & PSN_MASK) - PSN_HALF
 
 
 def _sent_later(packets: Packets, resent: NDArray[Any]) -> tuple[Bools, Bools]:
@@ -474,7 +591,7 @@ def _arrived(packets: Packets, tracker: FlowTracker) -> Bools:
     bits = OPCODE_CLASS[packets["label"] >> np.uint32(24)]
     is_request = (bits & REQUEST != 0) & (bits & SEQUENCED != 0)
     psn = (packets["label"] & np.uint32(PSN_MASK)).astype(np.int64)
-    distance = ((flows["ack_psn"].astype(np.int64) - psn + PSN_HALF) & PSN_MASK) - PSN_HALF
+    distance = _distance(flows["ack_psn"].astype(np.int64), psn)
     is_known = is_request & (packets["frame"] > 0) & (flows["acked"] != 0)
     is_acked = is_known & (distance >= 0) & ~packets["resent"] & ~packets["again"]
     waits = is_known & (distance < 0)  # the captures ended before its ACK, or its loss
