@@ -29,6 +29,7 @@ from .state import END, START
 from .testimony import Testified, Testimony, count_rows, testified
 from .vantage import (
     MOST_DIRECT,
+    Downstream,
     Evidence,
     FabricLinks,
     FabricTaps,
@@ -198,7 +199,7 @@ class _Losses:
             packets = self._packets_of(number, edge)
             is_judged = self._can_be_judged(packets, edge, far)
             if not is_judged.all():
-                self._set_aside(edge, far, packets, is_judged, parts)
+                self._set_aside(edge, downstream, packets, is_judged, parts)
                 packets = packets[is_judged]
             if not len(packets):
                 continue
@@ -217,7 +218,7 @@ class _Losses:
                     self._evidence[near, tap].add(downstream.evidence)
         for hop, aside in self._aside.items():
             for some in self._split_aside(hop, np.sort(np.concatenate(aside), order="time")):
-                if self._shows_silence(hop, some):
+                if self._shows_silence(hop, some, parts.get(hop, [])):
                     parts[hop].append(some)
                 else:
                     self.undecided += self._count_unknown(some)
@@ -228,14 +229,14 @@ class _Losses:
     def _set_aside(
         self,
         edge: Any,
-        far: int,
+        downstream: Downstream,
         packets: Packets,
         is_judged: Bools,
         parts: dict[HopKey, list[Packets]],
     ) -> None:
         """Set aside the packets of an END edge that the next tap could not see: the tap further on
         that saw others of the flow meanwhile may tell that they were lost, or nothing does."""
-        flow, near = int(edge["flow"]), int(edge["from_tap"])
+        flow, near, far = int(edge["flow"]), int(edge["from_tap"]), downstream.point
         self._count_rows(edge, packets, is_judged)
         aside = packets[~is_judged]
         instead = self._counts.instead.get((flow, near), {})
@@ -248,7 +249,7 @@ class _Losses:
                 aside = aside[~is_seen]
         if len(aside):
             self._aside[near, far].append(aside)
-            self._evidence[near, far].add(Evidence.FLOW)
+            self._evidence[near, far].add(downstream.evidence)
 
     def _count_rows(self, edge: Any, packets: Packets, is_judged: Bools) -> None:
         """Count the rows of lost packets of a flow without those that nobody can judge."""
@@ -269,14 +270,20 @@ class _Losses:
             if len(some):
                 yield some
 
-    def _shows_silence(self, hop: HopKey, packets: Packets) -> bool:
+    def _shows_silence(self, hop: HopKey, packets: Packets, lost: Sequence[Packets]) -> bool:
         """Whether the next tap saw none of these packets because nothing came: a link that is down
         is as silent as a tap that does not capture, but its packets are retransmitted, or what they
-        answer is, none of them arrives, and no tap further on sees others of their flows."""
+        answer is, none of them arrives, and no tap further on sees others of their flows. So it is
+        if the hop was down for the last or first packets that the tap could see.
+
+        lost: those that it could see.
+        """
+        if _arrived(packets, self._tracker).any():
+            return False
+        if self._is_down(hop, int(packets["time"][0]), lost):
+            return True
         missed = np.count_nonzero(packets["resent"] | self._was_answer_missed(packets))
         if missed < LEAST_SILENT or missed < MOST_ACKED * len(packets):
-            return False
-        if _arrived(packets, self._tracker).any():
             return False
         near, far = hop
         begin, end = int(packets["time"][0]), int(packets["time"][-1])
@@ -287,9 +294,20 @@ class _Losses:
             for (flow, tap), taps in self._counts.instead.items()
         )
 
+    def _is_down(self, hop: HopKey, begin: int, lost: Sequence[Packets]) -> bool:
+        """Whether all packets were lost between the last one that passed a hop and this time, or
+        between this time and the first one."""
+        times = np.concatenate([some["time"] for some in lost]) if lost else np.zeros(0, np.int64)
+        passed = self._vantage.hops.get(hop)
+        if passed is None:
+            return len(times) >= LEAST_SILENT
+        before = np.count_nonzero((times > passed["last_ns"]) & (times <= begin))
+        after = np.count_nonzero((times < passed["first_ns"]) & (times >= begin))
+        return before + after >= LEAST_SILENT
+
     def _was_answer_missed(self, packets: Packets) -> Bools:
         """Which packets are answers that did not arrive: the requester then retransmitted what they
-        acknowledge."""
+        acknowledge; after a NAK it begins with the PSN that this names."""
         is_missed = np.zeros(len(packets), np.bool_)
         for flow in np.unique(packets["flow"]).tolist():
             record = self._tracker.flows[flow]
@@ -304,7 +322,7 @@ class _Losses:
             at = np.searchsorted(resent["time"], packets["time"][mine], "right")
             numbers = _distance(packets["label"][mine].astype(np.int64), first)
             is_later = at < len(resent)
-            is_missed[mine] = is_later & (least_later[np.minimum(at, len(resent) - 1)] <= numbers)
+            is_missed[mine] = is_later & (least_later[np.minimum(at, len(resent) - 1)] < numbers)
         return is_missed
 
     def leave_out_flows_in_part(self) -> None:

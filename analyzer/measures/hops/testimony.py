@@ -81,22 +81,20 @@ class Testimony:
 
     def saw_before(self, near: int, far: int, times: Ints) -> Bools:
         """Which packets, seen at `far` at these times, `near` must have seen if they passed it."""
-        transit = self._transit(near, far)
+        longest = [
+            max(abs(int(hop["delay_min"])), abs(int(hop["delay_max"])))
+            for hop in self._hops.values()
+        ]
+        transit = self._transit(near, far, max([GRACE_NS, *longest]))
         early, late = transit.least - transit.spare, transit.most + transit.spare
         saw: Bools = _plus(times, -late) >= self.first_ns[near]
         return saw & (_plus(times, -early) <= self.last_ns[near])
 
-    def is_outside(self, near: int, far: int, times: Ints) -> Bools:
-        """Which packets, seen at `near` at these times, come to `far` before its first or after its
-        last packet."""
-        transit = self._transit(near, far)
-        is_early: Bools = _plus(times, transit.most) < self.first_ns[far]
-        return is_early | (_plus(times, transit.least) > self.last_ns[far])
-
-    def _transit(self, near: int, far: int) -> _Transit:
+    def _transit(self, near: int, far: int, unknown_ns: int = GRACE_NS) -> _Transit:
+        """unknown_ns: of a hop that no packet passed."""
         hop = self._hops.get((near, far))
         if hop is None:
-            return _Transit(0, 0, GRACE_NS)
+            return _Transit(0, 0, unknown_ns)
         least, most = int(hop["delay_min"]), int(hop["delay_max"])
         return _Transit(least, most, max(most - least, most, 0))
 
