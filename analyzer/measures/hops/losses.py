@@ -380,23 +380,13 @@ class _Losses:
         rest = packets[logged:]
         if len(rest):
             early, last_ns = int(edge["unlogged_early"]), int(edge["last_ns"])
-            first_ns = int(edge["first_ns"])
-            times = [first_ns] if moments is None else moments["time"].tolist()
-            until = self._first_passed_ns(int(edge["flow"]), int(edge["from_tap"]), last_ns)
-            begin = times[min(len(times), FIRST_ENDS) - 1]
+            times = [int(edge["first_ns"])] if moments is None else moments["time"].tolist()
+            begin, until = times[min(len(times), FIRST_ENDS) - 1], int(edge["last_early_ns"])
             rest["time"][:early] = spread_times(begin, max(begin, until), early)
             rest["time"][early:] = spread_times(times[-1], last_ns, len(rest) - early)
             rest["wire_bytes"] = int(edge["wire_bytes"]) // int(edge["packets"])
         packets["resent"], packets["again"] = _sent_later(packets, self._resent)
         return packets
-
-    def _first_passed_ns(self, flow: int, near: int, otherwise: int) -> int:
-        """When the first packet of a flow passed to any tap."""
-        onward = (
-            *self._vantage.next_of.get((flow, near), {}).values(),
-            *self._counts.instead.get((flow, near), {}).values(),
-        )
-        return min((passed.first_ns for passed in onward), default=otherwise)
 
     def _can_be_judged(self, packets: Packets, edge: Any, far: int) -> Bools:
         """Which packets a next tap must have seen: it captured, and they are not in flight."""
@@ -413,11 +403,10 @@ class _Losses:
         if far >= 0:
             return (far,)
         flow, near = int(edge["flow"]), int(edge["from_tap"])
-        taps = (
-            set(self._vantage.next_of.get((flow, near), ()))
-            or {to_tap for from_tap, to_tap in self._vantage.hops if from_tap == near}
-            or self._vantage.link_of.get(self._vantage.destinations[flow], set())
-        )
+        destination = self._vantage.destinations[flow]
+        others = self._vantage.next_of_others(near, int(edge["limit_max"]), destination)
+        taps = {*self._vantage.next_of.get((flow, near), ()), *others}
+        taps = taps or self._vantage.link_of.get(destination, set())
         return taps - self._unclocked
 
     def _took_another_path(self, edge: Any, ended: int) -> bool:

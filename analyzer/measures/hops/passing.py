@@ -430,6 +430,7 @@ def _note_next(p: Passing, visit: VisitRecord, next_tap: Int, drop: Int, time: I
     if not skips:
         if visit.went_on == 0 or drop < visit.drop:
             visit.drop = drop
+            visit.early_ns = visit.next_ns
             if visit.moves == 0:
                 visit.first_next_tap = next_tap
         elif visit.next_tap != next_tap:
@@ -521,6 +522,7 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
         _log_end(p, t, last, ended, np.int64(visit.run))
     else:
         p.edges[ended].unlogged_early += 1
+        p.edges[ended].last_early_ns = last.time
     if visit.run == st.LONG_RUN:
         visit.long_runs += 1
         visit.in_long_runs += st.LONG_RUN

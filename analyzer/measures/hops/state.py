@@ -84,6 +84,7 @@ EDGE = np.dtype(
         ("first_fragmented_ns", np.int64),
         ("last_fragmented_ns", np.int64),
         ("unlogged_early", np.int64),  # of END: without a moment, before any went on
+        ("last_early_ns", np.int64),  # time of the last of them
         ("shown_frame", np.int64, (8,)),  # at to_tap: the first packet of each of SHOWN, 0 for none
         ("shown_ns", np.int64, (8,)),
         ("delay_base", np.int64),  # of all flows: delays are counted relative to it, ns
@@ -113,6 +114,7 @@ VISIT = np.dtype(
             np.int16,
         ),  # least hop limit here less that at the next tap (of START: less than 255)
         ("next_ns", np.int64),  # time of the latest transmission to next_tap
+        ("early_ns", np.int64),  # of the latest one before `drop` fell
         ("moves", np.int64),  # transmissions to another next tap, equally far, than the one before
         ("first_move_ns", np.int64),
         ("last_move_ns", np.int64),

@@ -130,12 +130,14 @@ def testified(measure: HopMeasure, testimony: Testimony, names: list[str]) -> Te
     is_full = len(measure.ends) and measure.state.used[UNLOGGED] > 0
     stays = np.ones(len(edges), np.bool_)
     instead: dict[tuple[int, int], dict[int, Onward]] = defaultdict(dict)
+    visits = measure.visits
+    early_ns = dict(zip(rows_of(visits, "flow", "tap"), visits["early_ns"].tolist(), strict=True))
     for skipping, usual in _skipping_edges(edges):
         number, near, far = skipping
         edge, logged = edges[number], moments.get(number, measure.ends[:0])
-        until = min(int(edges[other]["first_ns"]) for other in usual)
         unlogged = 0 if is_full else int(edge["packets"]) - len(logged)
         begin = int(edge["first_ns"])
+        until = min(int(edge["last_ns"]), early_ns[int(edge["flow"]), near])
         times = np.append(spread_times(begin, max(until, begin), unlogged), logged["time"])
         is_expected = np.ones(len(times), np.bool_)
         for other in usual:
