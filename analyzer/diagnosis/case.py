@@ -84,6 +84,14 @@ class Case:
         """Time of the last RoCE packet; 0 without packets."""
         return max((flow.last_time_ns for flow in self.flows), default=0)
 
+    def heard_until_ns(self, flow: Flow) -> int:
+        """Until when a tap that sees a flow captures."""
+        if self.tap_hops is None or not len(self.tap_hops.last_seen):
+            return self.last_ns
+        names = self.registry.tap_names
+        last = [int(self.tap_hops.last_seen[names.index(tap)]) for tap in flow.taps]
+        return min(max(last, default=self.last_ns), self.last_ns)
+
     @cached_property
     def peers(self) -> Mapping[int, int]:
         """The other flow of each flow's connection; flows without a known connection are left

@@ -46,7 +46,10 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         idle = sorted(
             tap
             for tap, flows in choice.flows.items()
-            if not flows and tap not in case.gaps and not _is_used(case, tap, receivers)
+            if not flows
+            and tap not in case.gaps
+            and not _is_used(case, tap, receivers)
+            and not _may_be_used(case, tap, receivers, placed)
         )
         crowded = [tap for tap, flows in choice.flows.items() if len(flows) >= LEAST_FLOWS]
         if not idle or not crowded or known.troubled(set(idle)):
@@ -76,6 +79,22 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             costs=hurt,
             details={P99_NS: _longest(queues)} if queues else UNSET,
         )
+
+
+def _may_be_used(case: Case, tap: str, receivers: set[str], placed: list[int]) -> bool:
+    """Whether a flow to these receivers that passed none of the links may have taken this one while
+    its tap did not capture."""
+    hops = case.tap_hops
+    if hops is None or not len(hops.first_seen):
+        return False
+    number, others = case.registry.tap_names.index(tap), set(placed)
+    return any(
+        flow.data_packets
+        and flow.dst in receivers
+        and flow.id not in others
+        and not hops.captured(number, flow.first_time_ns, flow.last_time_ns)
+        for flow in case.flows
+    )
 
 
 def _is_overloaded(case: Case, known: Known, choice: Choice, tap: str) -> bool:

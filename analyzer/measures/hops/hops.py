@@ -117,10 +117,24 @@ class TapHops:
     """By flow, the packets counted in `undecided`, `left` and `hidden`."""
     untapped: frozenset[int] = frozenset()
     """The flows counted in `elsewhere`."""
-    overlap: tuple[int, int] | None = None
-    """First and last time when all taps captured; None if they never do."""
+    first_seen: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Time of the first packet of each tap; the highest int64 without packets."""
+    last_seen: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Time of the last packet of each tap; the lowest int64 without packets."""
     set_forward: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """By tap whose clock is set forward: how many times, and by how much in all, ns."""
+
+    def overlap(self) -> tuple[int, int] | None:
+        """First and last time when all taps with packets capture; None if they never do."""
+        used = self.first_seen <= self.last_seen
+        if not used.any():
+            return None
+        begin, end = int(self.first_seen[used].max()), int(self.last_seen[used].min())
+        return (begin, end) if begin < end else None
+
+    def captured(self, tap: int, first_ns: int, last_ns: int) -> bool:
+        """Whether the capture of a tap covers this time, as its packets tell."""
+        return bool(self.first_seen[tap] <= first_ns and last_ns <= self.last_seen[tap])
 
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter

@@ -58,13 +58,6 @@ class Testimony:
         keys = rows_of(together[between], "from_tap", "to_tap")
         return cls(first, last, dict(zip(keys, together[between], strict=True)))
 
-    def common(self) -> tuple[int, int] | None:
-        """First and last time when all taps with packets capture; None if they never do."""
-        used = self.first_ns <= self.last_ns
-        begin = int(self.first_ns[used].max(initial=_TIMES.min))
-        end = int(self.last_ns[used].min(initial=_TIMES.max))
-        return (begin, end) if begin < end else None
-
     def sees_after(self, near: int, far: int, times: Ints) -> Bools:
         """Which packets, seen at `near` at these times, `far` must see next if none is lost.
 
