@@ -539,8 +539,8 @@ def _overlap(case: Case) -> Iterator[str]:
         )
         how += "" if end > begin else " overlap all at once"
         yield (
-            f"the captures of all taps {how}, from the first to the last packet of each: what passed"
-            " a tap at another time is unknown; begin and end all captures at the same time"
+            f"the captures of all taps {how}, from the first to the last packet of each: what"
+            " passed a tap at another time is unknown; begin and end all captures at the same time"
         )
 
 

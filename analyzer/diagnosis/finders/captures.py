@@ -122,14 +122,12 @@ def clocks_ahead_ns(case: Case) -> dict[str, float]:
     return {tap: offset for tap, (offset, _) in _offsets(case).items()}
 
 
-def moving_clocks(case: Case, limit_ns: float) -> set[str]:
-    """Taps whose delays cannot be compared over time: the clock jumps, or drifts by more."""
-    return {
-        tap
-        for clock in case.clocks
-        if clock.steps or _drifted(case, clock) > limit_ns / 2
-        for tap in (clock.tap, clock.relative_to)
-    }
+def moving_clocks(case: Case, limit_ns: float) -> tuple[set[str], dict[frozenset[str], float]]:
+    """Taps whose delays cannot be compared over time because the clock jumps; by two taps, how far
+    their clocks drift apart over the captures, ns, if by more than half of a limit."""
+    jumping = {tap for c in case.clocks if c.steps for tap in (c.tap, c.relative_to)}
+    drifted = {frozenset((c.tap, c.relative_to)): _drifted(case, c) for c in case.clocks}
+    return jumping, {taps: ns for taps, ns in drifted.items() if ns > limit_ns / 2}
 
 
 def _jumped(case: Case, tap: str, times: int) -> tuple[int, int]:
