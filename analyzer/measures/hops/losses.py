@@ -48,6 +48,10 @@ RESENT_WITHIN_NS = 500_000_000
 """A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
 LEAST_SILENT = 3
 """Retransmitted packets, none of which arrived, that show that a silent tap captured."""
+LEAST_SILENT_FLOWS = 2
+"""One flow alone must repeat a packet as often: go-back-N repeats what arrived after a loss."""
+MOST_HEARD = 0.1
+"""Answers that may seem to have arrived at a requester that repeats what they acknowledge."""
 MOST_FURTHER = 0.1
 """Packets of a flow that go to a tap further away than its nearest next tap, up to this share."""
 LIVE_GRACE_NS = 1_000_000_000
@@ -213,6 +217,11 @@ class _Losses:
                 self.left += self._count_unknown(packets[is_away])
                 packets = packets[~is_away]
             is_between = self._is_between_paths(edge, far, packets)
+            if is_between.any() or self._may_be_beside(edge, far, packets):
+                is_seen = self._can_be_judged(packets, edge, -1)
+                is_unknown = ~is_seen if not is_between.any() else is_between & ~is_seen
+                self.undecided += self._count_unknown(packets[is_unknown])
+                packets, is_between = packets[~is_unknown], is_between[~is_unknown]
             for tap, some in ((far, packets[~is_between]), (-1, packets[is_between])):
                 if len(some):
                     parts[near, tap].append(some)
@@ -252,6 +261,12 @@ class _Losses:
             self._aside[near, far].append(aside)
             self._evidence[near, far].add(downstream.evidence)
 
+    def _may_be_beside(self, edge: Any, far: int, packets: Packets) -> bool:
+        """Whether these answers may have passed taps beside the next one that did not capture: many
+        of their flow did not pass the next one, and nothing tells whether they arrived."""
+        is_answer = not self._tracker.flows[int(edge["flow"])]["request_packets"]
+        return far >= 0 and is_answer and self._is_scattered(edge, packets)
+
     def _count_rows(self, edge: Any, packets: Packets, is_judged: Bools) -> None:
         """Count the rows of lost packets of a flow without those that nobody can judge."""
         if (packets["run"][is_judged] == 0).any():
@@ -279,18 +294,27 @@ class _Losses:
 
         lost: those that it could see.
         """
-        if _arrived(packets, self._tracker).any():
+        if hop[1] < 0 or _arrived(packets, self._tracker).any():
             return False
         if self._is_down(hop, int(packets["time"][0]), lost):
             return True
-        missed = np.count_nonzero(packets["resent"] | self._was_answer_missed(packets))
-        if missed < LEAST_SILENT or missed < MOST_ACKED * len(packets):
+        is_answer = self._tracker.flows["request_packets"][packets["flow"]] == 0
+        is_missed = np.where(is_answer, self._was_answer_missed(packets), packets["resent"])
+        sprayed = [flow for (flow, _), moves in self._moves.items() if moves > MOST_MOVES]
+        is_missed &= ~np.isin(packets["flow"], sprayed)
+        if np.count_nonzero(is_missed) < max(LEAST_SILENT, MOST_ACKED * len(packets)):
+            return False
+        if np.count_nonzero(is_answer & ~is_missed) > MOST_HEARD * len(packets):
+            return False
+        missed = packets[is_missed]
+        _, times = np.unique(_flow_and_psn(missed), return_counts=True)
+        if len(np.unique(missed["flow"])) < LEAST_SILENT_FLOWS and times.max() < LEAST_SILENT:
             return False
         near, far = hop
         begin, end = int(packets["time"][0]), int(packets["time"][-1])
         return not any(
             tap == near
-            and (far < 0 or far in self._vantage.next_of.get((flow, tap), ()))
+            and far in self._vantage.next_of.get((flow, tap), ())
             and any(onward.first_ns <= end and onward.last_ns >= begin for onward in taps.values())
             for (flow, tap), taps in self._counts.instead.items()
         )
@@ -320,7 +344,9 @@ class _Losses:
             first = np.int64(packets["label"][mine[0]])
             behind = _distance(resent["label"].astype(np.int64), first)
             least_later = np.minimum.accumulate(behind[::-1])[::-1]
-            at = np.searchsorted(resent["time"], packets["time"][mine], "right")
+            # What was retransmitted before the answer came passes a tap up to a transit later.
+            times = packets["time"][mine] + 2 * self._testimony.longest_ns
+            at = np.searchsorted(resent["time"], times, "right")
             numbers = _distance(packets["label"][mine].astype(np.int64), first)
             is_later = at < len(resent)
             is_missed[mine] = is_later & (least_later[np.minimum(at, len(resent) - 1)] < numbers)

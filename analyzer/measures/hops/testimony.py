@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,7 +36,7 @@ class _Transit(NamedTuple):
     """By so much more or less than these delays a packet may take."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Testimony:
     """First and last packet of every tap, and the time from tap to tap."""
 
@@ -58,6 +59,16 @@ class Testimony:
         keys = rows_of(together[between], "from_tap", "to_tap")
         return cls(first, last, dict(zip(keys, together[between], strict=True)))
 
+    @cached_property
+    def longest_ns(self) -> int:
+        """The longest time from tap to tap, in the times of their clocks."""
+        delays = [
+            abs(int(hop[name]))
+            for hop in self._hops.values()
+            for name in ("delay_min", "delay_max")
+        ]
+        return max([GRACE_NS, *delays])
+
     def sees_after(self, near: int, far: int, times: Ints) -> Bools:
         """Which packets, seen at `near` at these times, `far` must see next if none is lost.
 
@@ -74,11 +85,7 @@ class Testimony:
 
     def saw_before(self, near: int, far: int, times: Ints) -> Bools:
         """Which packets, seen at `far` at these times, `near` must have seen if they passed it."""
-        longest = [
-            max(abs(int(hop["delay_min"])), abs(int(hop["delay_max"])))
-            for hop in self._hops.values()
-        ]
-        transit = self._transit(near, far, max([GRACE_NS, *longest]))
+        transit = self._transit(near, far, self.longest_ns)
         early, late = transit.least - transit.spare, transit.most + transit.spare
         saw: Bools = _plus(times, -late) >= self.first_ns[near]
         return saw & (_plus(times, -early) <= self.last_ns[near])
