@@ -84,13 +84,18 @@ class Case:
         """Time of the last RoCE packet; 0 without packets."""
         return max((flow.last_time_ns for flow in self.flows), default=0)
 
-    def heard_until_ns(self, flow: Flow) -> int:
-        """Until when a tap that sees a flow captures."""
-        if self.tap_hops is None or not len(self.tap_hops.last_seen):
+    def heard_until_ns(self, flow: int, peer: int | None) -> int:
+        """Until when taps that see a flow, and taps that see its answers, capture."""
+        if self.tap_hops is None:
             return self.last_ns
-        names = self.registry.tap_names
-        last = [int(self.tap_hops.last_seen[names.index(tap)]) for tap in flow.taps]
-        return min(max(last, default=self.last_ns), self.last_ns)
+        names, last = self.registry.tap_names, self.tap_hops.last_seen.tolist()
+        last_seen = dict(zip(names, last, strict=False))
+        until = [self.last_ns]
+        for seen in (flow, peer):
+            if seen is not None:
+                taps = self.flows[seen].taps
+                until.append(max(last_seen.get(tap, self.last_ns) for tap in taps))
+        return min(until)
 
     @cached_property
     def peers(self) -> Mapping[int, int]:

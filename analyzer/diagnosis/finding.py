@@ -318,9 +318,7 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     # Where answers pass the tap, new packets after a request for an ACK show none.
     owed_ns = min(asked_ns, new_ns) if asked_ns > answer_ns > 0 else new_ns
     # The taps of the flow and of its answers must capture for the whole silence.
-    last_ns = case.heard_until_ns(flow)
-    if peer is not None:
-        last_ns = min(last_ns, case.heard_until_ns(case.flows[peer]))
+    last_ns = case.heard_until_ns(flow.id, peer)
     silent = last_ns - max(owed_ns, answer_ns)
     waits = case.longest_waits
     queued = max(waits.get(flow.id, 0), 0 if peer is None else waits.get(peer, 0))

@@ -85,7 +85,7 @@ def _may_be_used(case: Case, tap: str, receivers: set[str], placed: list[int]) -
     """Whether a flow to these receivers that passed none of the links may have taken this one while
     its tap did not capture."""
     hops = case.tap_hops
-    if hops is None or not len(hops.first_seen):
+    if hops is None:
         return False
     number, others = case.registry.tap_names.index(tap), set(placed)
     return any(
