@@ -8,7 +8,7 @@ was acknowledged and never retransmitted, the next capture missed it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, TypeAlias
@@ -226,9 +226,10 @@ class _Losses:
                 if len(some):
                     parts[near, tap].append(some)
                     self._evidence[near, tap].add(downstream.evidence)
+        judged = {hop: list(some) for hop, some in parts.items()}
         for hop, aside in self._aside.items():
             for some in self._split_aside(hop, np.sort(np.concatenate(aside), order="time")):
-                if self._shows_silence(hop, some, parts.get(hop, [])):
+                if self._shows_silence(hop, some, judged):
                     parts[hop].append(some)
                 else:
                     self.undecided += self._count_unknown(some)
@@ -286,17 +287,20 @@ class _Losses:
             if len(some):
                 yield some
 
-    def _shows_silence(self, hop: HopKey, packets: Packets, lost: Sequence[Packets]) -> bool:
+    def _shows_silence(
+        self, hop: HopKey, packets: Packets, judged: Mapping[HopKey, list[Packets]]
+    ) -> bool:
         """Whether the next tap saw none of these packets because nothing came: a link that is down
         is as silent as a tap that does not capture, but its packets are retransmitted, or what they
-        answer is, none of them arrives, and no tap further on sees others of their flows. So it is
-        if the hop was down for the last or first packets that the tap could see.
+        answer is, none of them arrives, their flows lose nothing elsewhere, and no tap further on
+        sees others of them. So it is if the hop was down for the last or first packets that the tap
+        could see.
 
-        lost: those that it could see.
+        judged: by hop, packets that the next tap could see.
         """
         if hop[1] < 0 or _arrived(packets, self._tracker).any():
             return False
-        if self._is_down(hop, int(packets["time"][0]), lost):
+        if self._is_down(hop, int(packets["time"][0]), judged.get(hop, [])):
             return True
         is_answer = self._tracker.flows["request_packets"][packets["flow"]] == 0
         is_missed = np.where(is_answer, self._was_answer_missed(packets), packets["resent"])
@@ -310,6 +314,8 @@ class _Losses:
         _, times = np.unique(_flow_and_psn(missed), return_counts=True)
         if len(np.unique(missed["flow"])) < LEAST_SILENT_FLOWS and times.max() < LEAST_SILENT:
             return False
+        if np.isin(missed["flow"], self._flows_losing_beside(hop, judged)).any():
+            return False
         near, far = hop
         begin, end = int(packets["time"][0]), int(packets["time"][-1])
         return not any(
@@ -318,6 +324,20 @@ class _Losses:
             and any(onward.first_ns <= end and onward.last_ns >= begin for onward in taps.values())
             for (flow, tap), taps in self._counts.instead.items()
         )
+
+    def _flows_losing_beside(
+        self, hop: HopKey, judged: Mapping[HopKey, list[Packets]]
+    ) -> NDArray[np.int32]:
+        """Flows with packets that ended before another hop, and should have passed it or were
+        retransmitted."""
+        lost = [some["flow"] for other, parts in judged.items() if other != hop for some in parts]
+        lost += [
+            some["flow"][some["resent"]]
+            for other, parts in self._aside.items()
+            if other != hop
+            for some in parts
+        ]
+        return np.concatenate(lost) if lost else np.zeros(0, np.int32)
 
     def _is_down(self, hop: HopKey, begin: int, lost: Sequence[Packets]) -> bool:
         """Whether all packets were lost between the last one that passed a hop and this time, or
