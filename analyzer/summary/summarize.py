@@ -161,6 +161,8 @@ _QUANTILES = (0.5, 0.9, 0.99, 0.999)
 _STEP_NS = 100_000
 """A clock step changes the offset of two taps by at least this from one window to the next."""
 _DRIFT_WINDOWS = 8
+_QUEUED_NS = 20_000
+"""A round trip this much above the minimum waits in a queue: its offset shows nothing."""
 _LEAST_DRIFT_NS = 50_000
 """Drifts that reach less than this over all windows stay in the delays."""
 _USUAL_DRIFT = 0.00015
@@ -339,10 +341,9 @@ def _offsets(there: TapHop, back: TapHop) -> tuple[Floats, Floats]:
 
 
 def _drift(offsets: Floats, trips: Floats) -> float | None:
-    """Drift per window: the median slope between windows whose round trip is at most the usual one;
-    None with too few of them."""
-    known = ~np.isnan(offsets)
-    at = np.flatnonzero(known & (trips <= np.median(trips[known]) if known.any() else known))
+    """Drift per window: the median slope between windows without a queue; None with too few."""
+    least = np.nanmin(trips, initial=np.inf)
+    at = np.flatnonzero(trips <= least + max(_QUEUED_NS, abs(least) / 2))
     return _slope(at, offsets[at]) if len(at) >= _DRIFT_WINDOWS else None
 
 
