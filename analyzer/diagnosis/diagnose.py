@@ -228,7 +228,9 @@ def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     ):
         return
     passed = sum(hop.passed_packets for hop in hops)
-    yield f"{counted(len(hops), 'hop')}, {counted(passed, 'packet hop')}: no loss"
+    partly = case.tap_hops is not None and case.tap_hops.undecided and any(_overlap(case))
+    while_seen = " while the next tap captured" if partly else ""
+    yield f"{counted(len(hops), 'hop')}, {counted(passed, 'packet hop')}: no loss{while_seen}"
 
 
 def _nacked(flow: Flow) -> bool:

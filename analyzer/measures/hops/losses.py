@@ -26,7 +26,7 @@ from .hops import ENDED, LOST, Missed, TapHop, TapHops, spread_times
 from .measure import HopMeasure
 from .passing import FIRST_ENDS
 from .state import END, START
-from .testimony import Testified, Testimony, count_rows, testified
+from .testimony import Testified, Testimony, VisitsByKey, count_rows, testified
 from .vantage import (
     MOST_DIRECT,
     Downstream,
@@ -159,9 +159,7 @@ class _Losses:
         starts = of_flow & (counts.edges["from_tap"] == START)
         self._end_numbers = [counts.numbers[i] for i in np.flatnonzero(ends)]
         self.start_numbers = [counts.numbers[i] for i in np.flatnonzero(starts)]
-        self._visit_at = {
-            key: number for number, key in enumerate(rows_of(counts.visits, "flow", "tap"))
-        }
+        self._visits = VisitsByKey(counts.visits)
         self._moves = self._count_moves()
         """By flow and tap: consecutive packets that went to different next taps."""
         self.newest_ns = int(measure.state.clock[state.NEWEST])
@@ -181,14 +179,13 @@ class _Losses:
 
     def _count_moves(self) -> dict[tuple[int, int], int]:
         """By flow and tap: moves of the flow; where it also skips next taps, all changes."""
-        drops: dict[tuple[int, int], set[int]] = defaultdict(set)
-        for flow, near, drop in rows_of(self._vantage.passes, "flow", "from_tap", "drop_min"):
-            drops[flow, near].add(drop)
+        skips = self._counts.skipped
         visits = self._counts.visits
+        visits = visits[(visits["moves"] > 0) | (visits["turns"] > 0)]
         return {
             (flow, tap): count
             for flow, tap, moves, turns in rows_of(visits, "flow", "tap", "moves", "turns")
-            if (count := turns if len(drops.get((flow, tap), ())) > 1 else moves)
+            if (count := turns if (flow, tap) in skips else moves)
         }
 
     def collect(self) -> None:
@@ -273,7 +270,7 @@ class _Losses:
         if (packets["run"][is_judged] == 0).any():
             return  # not all of them have a moment
         visits = self._counts.visits
-        visit = visits[self._visit_at[int(edge["flow"]), int(edge["from_tap"])]]
+        visit = visits[self._visits.number(int(edge["flow"]), int(edge["from_tap"]))]
         runs = packets["run"][is_judged]
         count_rows(visit, runs, bool(is_judged[-1]) and visit["run"] > 0)
 
@@ -348,7 +345,7 @@ class _Losses:
             return len(times) >= LEAST_SILENT
         before = np.count_nonzero((times > passed["last_ns"]) & (times <= begin))
         after = np.count_nonzero((times < passed["first_ns"]) & (times >= begin))
-        return before + after >= LEAST_SILENT
+        return bool(before + after >= LEAST_SILENT)
 
     def _was_answer_missed(self, packets: Packets) -> Bools:
         """Which packets are answers that did not arrive: the requester then retransmitted what they

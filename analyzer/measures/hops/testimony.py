@@ -119,6 +119,8 @@ class Testified:
     """MOMENT records by number of an edge; of skipping edges and START only what is counted."""
     visits: NDArray[Any]
     """VISIT records with the moves of flows from one link to another."""
+    skipped: set[tuple[int, int]]
+    """Flows and taps after which packets skipped taps that should have seen them."""
     instead: dict[tuple[int, int], dict[int, Onward]]
     """By flow and tap: the taps further on where packets were seen next while the next tap did not
     capture."""
@@ -127,17 +129,18 @@ class Testified:
 def testified(measure: HopMeasure, testimony: Testimony, names: list[str]) -> Testified:
     """The counts of a concluded measure that the taps can testify. names: of all taps."""
     edges, moments = measure.edges.copy(), _moments_by_edge(measure)
-    is_full = len(measure.ends) and measure.state.used[UNLOGGED] > 0
+    is_full = measure.state.used[UNLOGGED] > 0
     stays = np.ones(len(edges), np.bool_)
+    skipped: set[tuple[int, int]] = set()
     instead: dict[tuple[int, int], dict[int, Onward]] = defaultdict(dict)
-    visits = measure.visits
-    early_ns = dict(zip(rows_of(visits, "flow", "tap"), visits["early_ns"].tolist(), strict=True))
+    visits = VisitsByKey(measure.visits)
     for skipping, usual in _skipping_edges(edges):
         number, near, far = skipping
         edge, logged = edges[number], moments.get(number, measure.ends[:0])
         unlogged = 0 if is_full else int(edge["packets"]) - len(logged)
         begin = int(edge["first_ns"])
-        until = min(int(edge["last_ns"]), early_ns[int(edge["flow"]), near])
+        visit = measure.visits[visits.number(int(edge["flow"]), near)]
+        until = min(int(edge["last_ns"]), int(visit["early_ns"]))
         times = np.append(spread_times(begin, max(until, begin), unlogged), logged["time"])
         is_expected = np.ones(len(times), np.bool_)
         for other in usual:
@@ -145,13 +148,15 @@ def testified(measure: HopMeasure, testimony: Testimony, names: list[str]) -> Te
                 is_expected &= testimony.saw_before(int(edges[other]["to_tap"]), far, times)
             else:
                 is_expected &= testimony.sees_after(near, int(edges[other]["to_tap"]), times)
-        if near != START and not is_expected.all():
+        if is_expected.all() and not is_full:
+            skipped.add((int(edge["flow"]), near))
+            continue
+        if near != START:
             onward = Onward(int(edge["packets"]), int(edge["first_ns"]), int(edge["last_ns"]))
             instead[int(edge["flow"]), near][far] = onward
-        if is_expected.all():
-            continue
         stays[number] = is_expected.any()
         if stays[number]:
+            skipped.add((int(edge["flow"]), near))
             times = times[is_expected]
             edge["packets"], edge["first_ns"], edge["last_ns"] = len(times), min(times), max(times)
         moments[number] = logged[is_expected[unlogged:]]
@@ -160,8 +165,28 @@ def testified(measure: HopMeasure, testimony: Testimony, names: list[str]) -> Te
         np.flatnonzero(stays).tolist(),
         moments,
         _with_true_moves(measure, testimony, names),
+        skipped,
         instead,
     )
+
+
+class VisitsByKey:
+    """Where the VISIT record of a flow and a tap is."""
+
+    def __init__(self, visits: NDArray[Any]) -> None:
+        keys = _keys(visits, "tap")
+        self._order = np.argsort(keys)
+        self._sorted = keys[self._order]
+
+    def number(self, flow: int, tap: int) -> int:
+        """The number of the record of a flow and a tap that it visited."""
+        return int(self._order[np.searchsorted(self._sorted, (flow << 16) | tap)])
+
+
+def _keys(records: NDArray[Any], tap: str) -> Ints:
+    """One number per flow and tap."""
+    keys: Ints = (records["flow"].astype(np.int64) << 16) | records[tap]
+    return keys
 
 
 def _skipping_edges(
@@ -169,17 +194,21 @@ def _skipping_edges(
 ) -> Iterable[tuple[tuple[int, int, int], list[int]]]:
     """The (number, tap, next tap) of each edge whose packets skipped a tap that others of their
     flow passed: their hop limit dropped by more; and the numbers of the edges of these others."""
-    of_tap: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
-    columns = ("flow", "from_tap", "to_tap", "drop_min", "limit_max")
-    for number, (flow, near, far, drop, limit) in enumerate(rows_of(edges, *columns)):
-        if flow >= 0 and far != END:
-            of_tap[flow, near].append((255 - limit if near == START else drop, number, far))
-    for (_, near), of_flow in of_tap.items():
-        least = min(of_flow)[0]
-        usual = [number for drop, number, _ in of_flow if drop == least]
-        for drop, number, far in of_flow:
-            if drop > least:
-                yield (number, near, far), usual
+    numbers = np.flatnonzero((edges["flow"] >= 0) & (edges["to_tap"] != END))
+    onward = edges[numbers]
+    is_start = onward["from_tap"] == START
+    drops = np.where(is_start, 255 - onward["limit_max"], onward["drop_min"])
+    _, group = np.unique(_keys(onward, "from_tap"), return_inverse=True)
+    least = np.full(int(group.max(initial=-1)) + 1, _TIMES.max)
+    np.minimum.at(least, group, drops)
+    is_skipping = drops > least[group]
+    with_skips = np.isin(group, group[is_skipping])
+    usual: dict[int, list[int]] = defaultdict(list)
+    for at in np.flatnonzero(with_skips & ~is_skipping).tolist():
+        usual[int(group[at])].append(int(numbers[at]))
+    for at in np.flatnonzero(is_skipping).tolist():
+        near, far = int(onward["from_tap"][at]), int(onward["to_tap"][at])
+        yield (int(numbers[at]), near, far), usual[int(group[at])]
 
 
 def _with_true_moves(measure: HopMeasure, testimony: Testimony, names: list[str]) -> NDArray[Any]:
@@ -190,13 +219,13 @@ def _with_true_moves(measure: HopMeasure, testimony: Testimony, names: list[str]
     Flows with more moves than are logged are sprayed; they stay as they are.
     """
     visits, moves = measure.visits.copy(), measure.moves
-    drops = dict(zip(rows_of(visits, "flow", "tap"), visits["drop"].tolist(), strict=True))
+    places = VisitsByKey(visits)
     true: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
     columns = ("flow", "tap", "old_tap", "new_tap", "left_ns", "time")
     for flow, tap, old, new, left_ns, time in rows_of(moves, *columns):
         if tap == START:
             is_seen = True
-        elif drops[flow, tap] > 0:
+        elif visits["drop"][places.number(flow, tap)] > 0:
             devices = {device_between(names[tap], names[other]) for other in (old, new)}
             is_seen = len(devices) == 1
         else:
