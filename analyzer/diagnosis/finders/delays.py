@@ -215,7 +215,7 @@ def long_delays(case: Case) -> dict[tuple[int, int], float]:
     jumping, drifted = moving_clocks(case, QUEUE_NS)
     return {
         (way.from_tap, way.to_tap): min(
-            hop.queueing_ns.p99 - drifted(hop.from_tap, hop.to_tap),
+            hop.queueing_ns.p99 - drifted(hop.from_tap, hop.to_tap or ""),
             float(way.total["delay_max"] - way.total["delay_min"]),
         )
         for way, hop in zip(case.tap_hops.hops, case.hops, strict=True)

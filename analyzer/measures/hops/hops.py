@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from . import state
 
 GRACE_NS = 1_000_000
-"""At the end of the captures packets may be in flight: a packet counts as lost only if the
-captures continue for twice the longest delay of the hop after it (this long if nothing passed), or
-if a packet that entered the hop later passed. Senders also retransmit what waits in a queue."""
+"""The transit of a hop that no packet passed: so long after its begin, and before its end, a capture
+may not have what another tap saw."""
 
 LOST = np.dtype(
     [
