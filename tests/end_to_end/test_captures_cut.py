@@ -10,6 +10,7 @@ import lzma
 import random
 import struct
 
+import numpy as np
 import pytest
 from captures import DATA
 from examples import first, thorough
@@ -186,3 +187,11 @@ def test_a_tap_testifies_from_its_first_to_its_last_packet_less_a_transit():
     testimony.last_ns[1] = 4 * MS
     assert testimony.sees_after(0, 1, times).tolist() == [False, False, True]
     assert testimony.saw_before(1, 0, times).tolist() == [False, False, True]
+
+
+def test_times_of_wild_clocks_stay_in_range():
+    times = np.array([0, 2**63 - 1, -(2**63)])
+    for ns in (2**70, -(2**70), 5):
+        moved = module.plus(times, ns).tolist()
+        assert all(-(2**63) <= time < 2**63 for time in moved)
+    assert module.plus(times, 5).tolist() == [5, 2**63 - 1, -(2**63) + 5]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from . import state
 
 GRACE_NS = 1_000_000
-"""The transit of a hop that no packet passed: so long after its begin, and before its end, a capture
-may not have what another tap saw."""
+"""The transit of a hop that no packet passed: so long after its begin, and before its end, the
+capture of a tap may not have what another tap saw."""
 
 LOST = np.dtype(
     [

@@ -26,7 +26,7 @@ from .hops import ENDED, LOST, Missed, TapHop, TapHops, spread_times
 from .measure import HopMeasure
 from .passing import FIRST_ENDS
 from .state import END, START
-from .testimony import Testified, Testimony, VisitsByKey, count_rows, testified
+from .testimony import Testified, Testimony, VisitsByKey, count_rows, plus, testified
 from .vantage import (
     MOST_DIRECT,
     Downstream,
@@ -362,7 +362,7 @@ class _Losses:
             behind = _distance(resent["label"].astype(np.int64), first)
             least_later = np.minimum.accumulate(behind[::-1])[::-1]
             # What was retransmitted before the answer came passes a tap up to a transit later.
-            times = packets["time"][mine] + 2 * self._testimony.longest_ns
+            times = plus(packets["time"][mine], 2 * self._testimony.longest_ns)
             at = np.searchsorted(resent["time"], times, "right")
             numbers = _distance(packets["label"][mine].astype(np.int64), first)
             is_later = at < len(resent)

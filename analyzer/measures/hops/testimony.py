@@ -22,6 +22,7 @@ from .state import END, LOGGED_MOVES, LONG_RUN, NEWEST, START, UNLOGGED
 from .vantage import Onward, device_between, rows_of
 
 _TIMES = np.iinfo(np.int64)
+_MOST_NS = 1 << 62
 
 Moments: TypeAlias = Mapping[int, NDArray[Any]]
 """MOMENT records by number of an edge."""
@@ -76,8 +77,8 @@ class Testimony:
         """
         transit = self._transit(near, far)
         early, late = transit.least - transit.spare, transit.most + transit.spare
-        sees: Bools = _plus(times, early) >= self.first_ns[far]
-        is_in_time = _plus(times, late) <= self.last_ns[far]
+        sees: Bools = plus(times, early) >= self.first_ns[far]
+        is_in_time = plus(times, late) <= self.last_ns[far]
         hop = self._hops.get((near, far))
         if hop is not None:
             is_in_time |= times < hop["last_ns"]
@@ -87,8 +88,8 @@ class Testimony:
         """Which packets, seen at `far` at these times, `near` must have seen if they passed it."""
         transit = self._transit(near, far, self.longest_ns)
         early, late = transit.least - transit.spare, transit.most + transit.spare
-        saw: Bools = _plus(times, -late) >= self.first_ns[near]
-        return saw & (_plus(times, -early) <= self.last_ns[near])
+        saw: Bools = plus(times, -late) >= self.first_ns[near]
+        return saw & (plus(times, -early) <= self.last_ns[near])
 
     def _transit(self, near: int, far: int, unknown_ns: int = GRACE_NS) -> _Transit:
         """unknown_ns: of a hop that no packet passed."""
@@ -99,8 +100,9 @@ class Testimony:
         return _Transit(least, most, max(most - least, most, 0))
 
 
-def _plus(times: Ints, ns: int) -> Ints:
-    """Times moved, within the range of int64."""
+def plus(times: Ints, ns: int) -> Ints:
+    """Times moved, within the range of int64; wild times differ by more."""
+    ns = min(max(ns, -_MOST_NS), _MOST_NS)
     low, high = (_TIMES.min - ns, _TIMES.max) if ns < 0 else (_TIMES.min, _TIMES.max - ns)
     moved: Ints = np.clip(times, low, high) + np.int64(ns)
     return moved
