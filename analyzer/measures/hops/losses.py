@@ -256,6 +256,16 @@ class _Losses:
                 self._evidence[near, further].add(Evidence.FLOW)
                 aside = aside[~is_seen]
         if len(aside):
+            if far < 0:  # the others captured and saw none of them
+                blind = [
+                    tap
+                    for tap in self._candidates(edge, far)
+                    if not self._testimony.sees_after(near, tap, aside["time"]).all()
+                ]
+                is_next = len(blind) == 1 and blind[0] in self._vantage.next_of.get(
+                    (flow, near), ()
+                )
+                far = blind[0] if is_next else far
             self._aside[near, far].append(aside)
             self._evidence[near, far].add(downstream.evidence)
 
@@ -309,7 +319,9 @@ class _Losses:
             return False
         missed = packets[is_missed]
         _, times = np.unique(_flow_and_psn(missed), return_counts=True)
-        if len(np.unique(missed["flow"])) < LEAST_SILENT_FLOWS and times.max() < LEAST_SILENT:
+        is_one_flow = len(np.unique(missed["flow"])) < LEAST_SILENT_FLOWS
+        answers = np.count_nonzero(is_answer & is_missed)
+        if is_one_flow and max(answers, times.max()) < LEAST_SILENT:
             return False
         if np.isin(missed["flow"], self._flows_losing_beside(hop, judged)).any():
             return False
