@@ -96,6 +96,19 @@ class Case:
         """Time of the last RoCE packet; 0 without packets."""
         return max((flow.last_time_ns for flow in self.flows), default=0)
 
+    def heard_until_ns(self, flow: int, peer: int | None) -> int:
+        """Until when taps that see a flow, and taps that see its answers, capture."""
+        if self.tap_hops is None:
+            return self.last_ns
+        names, last = self.registry.tap_names, self.tap_hops.last_seen.tolist()
+        last_seen = dict(zip(names, last, strict=False))
+        until = [self.last_ns]
+        for seen in (flow, peer):
+            if seen is not None:
+                taps = self.flows[seen].taps
+                until.append(max(last_seen.get(tap, self.last_ns) for tap in taps))
+        return min(until)
+
     @cached_property
     def peers(self) -> Mapping[int, int]:
         """The other flow of each flow's connection; flows without a known connection are left

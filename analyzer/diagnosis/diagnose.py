@@ -245,7 +245,9 @@ def _hops(case: Case, kinds: Collection[Kind]) -> Iterator[str]:
     ):
         return
     passed = sum(hop.passed_packets for hop in hops)
-    yield f"{counted(len(hops), 'hop')}, {counted(passed, 'packet hop')}: no loss"
+    partly = case.tap_hops is not None and case.tap_hops.undecided and any(_overlap(case))
+    while_seen = " while the next tap captured" if partly else ""
+    yield f"{counted(len(hops), 'hop')}, {counted(passed, 'packet hop')}: no loss{while_seen}"
 
 
 def _nacked(flow: Flow) -> bool:
@@ -587,6 +589,26 @@ def _unchecked_icrcs(case: Case) -> Iterator[str]:
         yield f"{number(cut)} frames are truncated: their ICRC is unknown; capture whole frames"
 
 
+MOST_OVERLAP = 0.9
+"""Share of the time that all taps capture, from which it is not worth a line."""
+
+
+def _overlap(case: Case) -> Iterator[str]:
+    """How much of the time all taps capture."""
+    assert case.tap_hops is not None
+    begin, end = case.tap_hops.overlap() or (0, 0)
+    whole = case.last_ns - case.first_ns
+    if end - begin < MOST_OVERLAP * whole:
+        how = (
+            f"overlap for {duration(end - begin)} of {duration(whole)}" if end > begin else "never"
+        )
+        how += "" if end > begin else " overlap all at once"
+        yield (
+            f"the captures of all taps {how}, from the first to the last packet of each: what"
+            " passed a tap at another time is unknown; begin and end all captures at the same time"
+        )
+
+
 def _partly_followed(case: Case) -> Iterator[str]:
     """Packets whose way between taps is known only in part."""
     hops = case.tap_hops
@@ -594,9 +616,10 @@ def _partly_followed(case: Case) -> Iterator[str]:
         return
     if hops.undecided:
         yield (
-            f"{counted(hops.undecided, 'packet')} still between two taps when the captures ended:"
-            " whether they arrived is unknown"
+            f"{counted(hops.undecided, 'packet')} that the next tap could not see, because its"
+            " capture had not begun or had ended: whether they arrived is unknown"
         )
+        yield from _overlap(case)
     if hops.left:
         yield (
             f"{counted(hops.left, 'packet')} that no later tap saw, of flows that also took "

@@ -319,10 +319,12 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     since = max(asked_ns, answer_ns) if answer_ns else min(new_ns or resent_ns, resent_ns)
     # Where answers pass the tap, new packets after a request for an ACK show none.
     owed_ns = min(asked_ns, new_ns) if asked_ns > answer_ns > 0 else new_ns
-    silent = case.last_ns - max(owed_ns, answer_ns)
+    # The taps of the flow and of its answers must capture for the whole silence.
+    last_ns = case.heard_until_ns(flow.id, peer)
+    silent = last_ns - max(owed_ns, answer_ns)
     waits = case.longest_waits
     queued = max(waits.get(flow.id, 0), 0 if peer is None else waits.get(peer, 0))
-    if case.last_ns - since < QUEUE_FACTOR * queued:
+    if last_ns - since < QUEUE_FACTOR * queued:
         return None
     if resent:
         # Where no answer was ever seen, the tap may see one direction only: then new packets show
@@ -336,7 +338,7 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
     if peer is None or not progress["acked"] or asked_ns <= answer_ns:
         return None
     outstanding = (int(progress["run_next"]) - 1 - int(progress["ack_psn"])) & 0xFFFFFF
-    silent = case.last_ns - flow.last_time_ns
+    silent = last_ns - flow.last_time_ns
     patience = max(2 * SILENCE_NS, SILENCE_FACTOR * flow.idle_gaps.max_ns)
     if progress["run_known"] and 0 < outstanding < 1 << 23 and silent >= patience:
         return Death("silent", since, outstanding)

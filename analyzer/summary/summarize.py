@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -161,6 +163,12 @@ _STEP_NS = 100_000
 _DRIFT_WINDOWS = 8
 _QUEUED_NS = 20_000
 """A round trip this much above the minimum waits in a queue: its offset shows nothing."""
+_LEAST_DRIFT_NS = 50_000
+"""Drifts that reach less than this over all windows stay in the delays."""
+_USUAL_DRIFT = 0.00015
+"""Two oscillators drift apart by no more, as a rule."""
+_MOST_DRIFT = 0.0005
+"""No oscillator of a NIC or server drifts faster."""
 
 
 def hop_records(tap_hops: TapHops, measure: HopMeasure, names: Sequence[str]) -> list[Hop]:
@@ -172,6 +180,8 @@ def _hop(
     number: int, hop: TapHop, tap_hops: TapHops, measure: HopMeasure, names: Sequence[str]
 ) -> Hop:
     total, lost = hop.total, hop.lost
+    if total is not None:  # with the delays as the histograms have them
+        total = measure.state.edges[measure.state.hops[int(total["hop"])]]
     drop = None
     if total is not None and total["drop_min"] == total["drop_max"]:
         drop = int(total["drop_min"])
@@ -290,6 +300,7 @@ def capture_losses(tap_hops: TapHops, names: Sequence[str]) -> list[CaptureLoss]
 def clocks(tap_hops: TapHops, names: Sequence[str]) -> list[TapClock]:
     """The clocks of neighbouring taps with packets in both directions."""
     by_taps = {(hop.from_tap, hop.to_tap): hop for hop in tap_hops.hops if hop.total is not None}
+    slopes = _slopes(tap_hops)
     records = []
     for (near, far), there in by_taps.items():
         back = by_taps.get((far, near))
@@ -297,15 +308,19 @@ def clocks(tap_hops: TapHops, names: Sequence[str]) -> list[TapClock]:
             continue
         forth_ns, back_ns = int(there.total["delay_min"]), int(back.total["delay_min"])
         offsets, trips = _offsets(there, back)
-        drift = _drift_ppm(offsets, trips, tap_hops.window_ns)
-        begins = (_steps(offsets, trips) * tap_hops.window_ns + tap_hops.origin_ns).tolist()
+        drift = _drift(offsets, trips)
+        steady = [slope for slope in (drift, slopes[near, far]) if slope]
+        begins = (
+            _steps(offsets, trips, steady, tap_hops.window_ns) * tap_hops.window_ns
+            + tap_hops.origin_ns
+        ).tolist()
         records.append(
             TapClock(
                 tap=names[far],
                 relative_to=names[near],
                 offset_ns=(forth_ns - back_ns) / 2,
                 uncertainty_ns=abs(forth_ns + back_ns) / 2,
-                drift_ppm=drift,
+                drift_ppm=None if drift is None else drift / tap_hops.window_ns * 1e6,
                 steps=len(begins),
                 first_step_ns=begins[0] if begins else None,
                 last_step_ns=begins[-1] if begins else None,
@@ -325,32 +340,117 @@ def _offsets(there: TapHop, back: TapHop) -> tuple[Floats, Floats]:
     return (forth - backward) / 2 + unknown, forth + backward + unknown
 
 
-def _drift_ppm(offsets: Floats, trips: Floats, window_ns: int) -> float | None:
-    """Slope of the offset over windows without a queue; None with too few of them."""
+def _drift(offsets: Floats, trips: Floats) -> float | None:
+    """Drift per window: the median slope between windows without a queue; None with too few."""
     least = np.nanmin(trips, initial=np.inf)
     at = np.flatnonzero(trips <= least + max(_QUEUED_NS, abs(least) / 2))
-    if len(at) < _DRIFT_WINDOWS:
-        return None
-    return float(np.polyfit(at * float(window_ns), offsets[at], 1)[0] * 1e6)
+    return _slope(at, offsets[at]) if len(at) >= _DRIFT_WINDOWS else None
 
 
-def _steps(offsets: Floats, trips: Floats) -> Ints:
-    """The windows after jumps of the offset that no queue explains.
+def _slope(at: Ints, values: Floats) -> float:
+    """The median slope between any two of these values (Theil-Sen): jumps and queues that last for
+    a small part of the time do not change it."""
+    first, second = np.triu_indices(len(at), 1)
+    return float(np.median((values[second] - values[first]) / (at[second] - at[first])))
+
+
+def _steps(offsets: Floats, trips: Floats, slopes: Sequence[float], window_ns: int) -> Ints:
+    """The windows after jumps of the offset that neither a queue nor a steady drift explains.
 
     A queue changes the round trip too; one that empties while that of the other direction fills
     leaves it as it is, but the offset stays within half a round trip of what was measured. A clock
     that drifts is as far off after a pause as its usual slope says.
+
+    slopes: of the drift per window, as this hop and its neighbours tell; where none does, any
+    oscillator may explain it.
     """
     # Below 0: the clock moved inside the window.
     known = np.flatnonzero(~np.isnan(offsets) & (trips >= 0))
     offsets, trips = offsets[known], trips[known]
     change, jump, apart = np.abs(np.diff(trips)), np.diff(offsets), np.diff(known)
-    calm = trips <= np.min(trips, initial=np.inf) + _QUEUED_NS
-    calm = calm[1:] & calm[:-1]
-    slope = np.median((jump / apart)[calm]) if calm.sum() >= _DRIFT_WINDOWS else 0.0
-    jump = np.minimum(np.abs(jump), np.abs(jump - slope * apart))
+    unexplained = np.abs(jump)
+    for slope in slopes:
+        unexplained = np.minimum(unexplained, np.abs(jump - slope * apart))
+    if not slopes:
+        unexplained = np.maximum(unexplained - _USUAL_DRIFT * window_ns * apart, 0)
+    jump = unexplained
     within = (trips[1:] + trips[:-1]) / 2
     return known[1:][(jump > np.maximum(_STEP_NS, within)) & (change < jump / 4)]
+
+
+def without_drift(tap_hops: TapHops) -> TapHops:
+    """With the delays that clocks without a steady drift would show, in `windows`, and in the least
+    and longest delay of `total` and `passed`.
+
+    The drift of each clock is that against the clocks of most taps, from neighbour to neighbour; of
+    a hop without packets of the other direction it is the slope of its least delays, if that is one
+    of an oscillator.
+    """
+    slopes = _slopes(tap_hops)
+    if not any(slopes.values()):
+        return tap_hops
+    hops = []
+    for hop in tap_hops.hops:
+        slope = slopes.get((hop.from_tap, hop.to_tap), 0.0)
+        if hop.total is None or abs(slope) * state.WINDOWS < _LEAST_DRIFT_NS:
+            hops.append(hop)
+            continue
+        used = np.flatnonzero(hop.windows[:, state.PACKETS_IN])
+        middle = used[0]
+        shift = np.round((used - middle) * slope).astype(np.int64)
+        windows, total, passed = hop.windows.copy(), hop.total.copy(), hop.passed.copy()
+        for column in (state.DELAY_LEAST, state.DELAY_MOST):
+            windows[used, column] -= shift
+        total["delay_min"] = windows[used, state.DELAY_LEAST].min()
+        total["delay_max"] = windows[used, state.DELAY_MOST].max()
+        slowest = passed["shown_ns"][:, state.SLOWEST] - passed["delay_max"]
+        at = (slowest - tap_hops.origin_ns) / tap_hops.window_ns
+        passed["delay_max"] -= np.round((at - middle) * slope).astype(np.int64)
+        hops.append(replace(hop, windows=windows, total=total, passed=passed))
+    return replace(tap_hops, hops=hops)
+
+
+def _slopes(tap_hops: TapHops) -> dict[tuple[int, int], float]:
+    """By tap and next tap: drift of the clock of the next tap against the other one per window."""
+    by_taps = {(hop.from_tap, hop.to_tap): hop for hop in tap_hops.hops if hop.total is not None}
+    beside: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for (near, far), there in by_taps.items():
+        back = by_taps.get((far, near))
+        drift = None if back is None or far < near else _drift(*_offsets(there, back))
+        if drift is not None:
+            beside[near].append((far, drift))
+            beside[far].append((near, -drift))
+    drifts: dict[int, float] = {}
+    group: dict[int, int] = {}
+    for root in beside:
+        if root in drifts:
+            continue
+        drifts[root], group[root], waiting = 0.0, root, [root]
+        for tap in waiting:
+            for other, drift in beside[tap]:
+                if other not in drifts:
+                    drifts[other], group[other] = drifts[tap] + drift, root
+                    waiting.append(other)
+    slopes = {}
+    for (near, far), hop in by_taps.items():
+        if near in group and group[near] == group.get(far):
+            slopes[near, far] = drifts[far] - drifts[near]
+        else:
+            slopes[near, far] = _slope_of_one_way(hop, tap_hops.window_ns)
+    return slopes
+
+
+def _slope_of_one_way(hop: TapHop, window_ns: int) -> float:
+    """Drift per window by the least delays of one direction; 0 if they do not lie on a line, or if
+    no oscillator drifts so fast."""
+    at = np.flatnonzero(hop.windows[:, state.PACKETS_IN])
+    if len(at) < _DRIFT_WINDOWS:
+        return 0.0
+    least = hop.windows[at, state.DELAY_LEAST].astype(np.float64)
+    slope = _slope(at, least)
+    rest = least - slope * at
+    is_line = np.percentile(rest, 90) - np.percentile(rest, 10) < abs(slope) * (at[-1] - at[0]) / 4
+    return slope if is_line and abs(slope) <= _MOST_DRIFT * window_ns else 0.0
 
 
 # Builds the record of one flow from all measures.
@@ -690,12 +790,13 @@ class Summary:
         self._shared = {tap for tap in range(len(registry.taps)) if registry.taps[tap].shared}
         gaps = gaps_of(registry.taps)
         self.tap_hops: TapHops | None = None
+        self._clocks: list[TapClock] = []
         if self._settled is not None:
             taps = registry.taps
             unplaced = self._shared | {names.taps.index(tap) for tap in self._sampled}
             set_back = {tap for tap in range(len(taps)) if taps.carrier(tap).clock_steps}
-            clocks = [taps.clock(tap) for tap in range(len(taps))]
-            set_forward = self._settled.times.jumps(clocks, set_back)
+            clock_of = [taps.clock(tap) for tap in range(len(taps))]
+            set_forward = self._settled.times.jumps(clock_of, set_back)
             unclocked = set_back | set(set_forward)
             hops = decide_losses(
                 self._settled, measuring.tracker, names.taps, fabric, names.addresses, unclocked,
@@ -707,7 +808,8 @@ class Summary:
             if gaps:
                 flows = measuring.tracker.flows
                 hops = without_hidden(hops, in_gaps, flows["first_time"], flows["last_time"])
-            self.tap_hops = hops
+            self._clocks = clocks(hops, names.taps)
+            self.tap_hops = without_drift(hops)
         self.mrc: MrcSummary | None = None
         if measuring.mrc.packets:
             self.mrc = MrcSummary(measuring, names, plane_by or PlaneBy())
@@ -765,7 +867,7 @@ class Summary:
             return [], [], []
         names = self._names.taps
         hops = hop_records(self.tap_hops, self._settled, names)
-        return hops, capture_losses(self.tap_hops, names), clocks(self.tap_hops, names)
+        return hops, capture_losses(self.tap_hops, names), self._clocks
 
     def segment_lists(self) -> list[SegmentList]:
         """The SRv6 paths with the most bytes."""

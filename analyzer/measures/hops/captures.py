@@ -24,30 +24,6 @@ Misses: TypeAlias = dict[int, list[tuple[NDArray[np.int32], NDArray[np.int64]]]]
 _TIMES = np.iinfo(np.int64)
 
 
-def captures_ended_early(
-    vantage: Vantage,
-    ended: Mapping[tuple[int, int], NDArray[Any]],
-    arrived: Mapping[tuple[int, int], Bools],
-    last_seen: Ints,
-) -> set[int]:
-    """Taps whose capture ended before the others. A link that fails is silent too, but nothing
-    passes it: after the last packet at such a tap, packets appear beyond it, or are acknowledged.
-
-    ended: LOST records by hop; arrived: which of them arrived. last_seen: time of the last packet
-    of each tap.
-    """
-    early = {
-        tap
-        for (near, tap), packets in ended.items()
-        if tap >= 0 and (arrived[near, tap] & (packets["time"] > last_seen[tap])).any()
-    }
-    for flow, first, last_ns in rows_of(vantage.starts, "flow", "to_tap", "last_ns"):
-        tap = int(vantage.main_starts[flow]["to_tap"])
-        if first != tap and (flow, first) in vantage.reached and last_ns > last_seen[tap]:
-            early.add(tap)
-    return early
-
-
 def add_skipped_packets(
     misses: Misses,
     vantage: Vantage,

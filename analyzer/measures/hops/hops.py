@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from . import state
 
 GRACE_NS = 1_000_000
-"""At the end of the captures packets may be in flight: a packet counts as lost only if the
-captures continue for twice the longest delay of the hop after it (this long if nothing passed), or
-if a packet that entered the hop later passed. Senders also retransmit what waits in a queue."""
+"""The transit of a hop that no packet passed: so long after its begin, and before its end, the
+capture of a tap may not have what another tap saw."""
 
 LOST = np.dtype(
     [
@@ -32,6 +31,7 @@ LOST = np.dtype(
             "wait",
             np.int64,
         ),  # ns: the longer one of the packets beside it at the output, -1: unknown
+        ("run", np.int64),  # as in MOMENT; 0 without a moment
     ]
 )
 
@@ -92,7 +92,8 @@ class TapHops:
     """Width and start of the first of `TapHop.windows`."""
     newest_ns: int
     undecided: int
-    """Packets whose end cannot be judged: in flight when the captures ended."""
+    """Packets whose end cannot be judged: the next tap did not capture, or they were in flight when
+    its capture ended."""
     elsewhere: int
     """Flows that took paths without a tap."""
     hurried: int
@@ -121,6 +122,10 @@ class TapHops:
     """By flow, the packets counted in `undecided`, `left` and `hidden`."""
     untapped: frozenset[int] = frozenset()
     """The flows counted in `elsewhere`."""
+    first_seen: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Time of the first packet of each tap; the highest int64 without packets."""
+    last_seen: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Time of the last packet of each tap; the lowest int64 without packets."""
     set_forward: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """By tap whose clock is set forward: how many times, and by how much in all, ns."""
 
@@ -131,6 +136,18 @@ class TapHops:
     def first_taps(self) -> dict[int, int]:
         """By flow: the tap that saw its packets first, where it is one."""
         return _only_taps(self.starts["flow"], self.starts["to_tap"])
+
+    def overlap(self) -> tuple[int, int] | None:
+        """First and last time when all taps with packets capture; None if they never do."""
+        used = self.first_seen <= self.last_seen
+        if not used.any():
+            return None
+        begin, end = int(self.first_seen[used].max()), int(self.last_seen[used].min())
+        return (begin, end) if begin < end else None
+
+    def captured(self, tap: int, first_ns: int, last_ns: int) -> bool:
+        """Whether the capture of a tap covers this time, as its packets tell."""
+        return bool(self.first_seen[tap] <= first_ns and last_ns <= self.last_seen[tap])
 
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter

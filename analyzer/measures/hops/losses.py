@@ -8,7 +8,7 @@ was acknowledged and never retransmitted, the next capture missed it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import Any, TypeAlias
@@ -21,12 +21,15 @@ from ...track.state import REQUESTS
 from ...track.tracker import FlowTracker
 from ...wire.bth import OPCODE_CLASS, PSN_HALF, PSN_MASK, REQUEST, SEQUENCED, UC, UD
 from . import state
-from .captures import Misses, add_skipped_packets, captures_ended_early, packets_at_taps
-from .hops import ENDED, GRACE_NS, LOST, Missed, TapHop, TapHops, spread_times
+from .captures import Misses, add_skipped_packets, packets_at_taps
+from .hops import ENDED, LOST, Missed, TapHop, TapHops, spread_times
 from .measure import HopMeasure
+from .passing import FIRST_ENDS
 from .state import END, START
+from .testimony import Testified, Testimony, VisitsByKey, count_rows, plus, testified
 from .vantage import (
     MOST_DIRECT,
+    Downstream,
     Evidence,
     FabricLinks,
     FabricTaps,
@@ -43,6 +46,12 @@ MOST_ACKED = 0.5
 UNANSWERED = (UC, UD)
 RESENT_WITHIN_NS = 500_000_000
 """A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
+LEAST_SILENT = 3
+"""Retransmitted packets, none of which arrived, that show that a silent tap captured."""
+LEAST_SILENT_FLOWS = 2
+"""One flow alone must repeat a packet as often: go-back-N repeats what arrived after a loss."""
+MOST_HEARD = 0.1
+"""Answers that may seem to have arrived at a requester that repeats what they acknowledge."""
 MOST_FURTHER = 0.1
 """Packets of a flow that go to a tap further away than its nearest next tap, up to this share."""
 LIVE_GRACE_NS = 1_000_000_000
@@ -72,16 +81,17 @@ def decide_losses(
     names = short_names(tap_names)
     fabric_taps = None if fabric is None else FabricTaps(fabric, points_of(names), addresses)
     flows = tracker.flows
-    vantage = Vantage(measure.edges, flows["src"], flows["dst"], names, fabric_taps)
-    losses = _Losses(measure, tracker, vantage, unclocked, now_ns)
+    testimony = Testimony.of(measure, len(names), is_live=now_ns is not None)
+    counts = testified(measure, testimony, names)
+    vantage = Vantage(counts.edges, flows["src"], flows["dst"], names, fabric_taps)
+    losses = _Losses(measure, tracker, vantage, testimony, counts, unclocked, now_ns)
     losses.collect()
-    losses.leave_out_ended_captures()
     losses.leave_out_flows_in_part()
     hops, misses = losses.decide()
+    passes = measure.edges[measure.edges["flow"] >= 0]
     for (near, far), edge in vantage.hops.items():
         hop = hops.setdefault((near, far), TapHop(near, far))
         hop.total = edge
-        passes = vantage.passes
         hop.passed = passes[(passes["from_tap"] == near) & (passes["to_tap"] == far)]
         hop.windows = measure.state.windows[int(edge["hop"])]
     add_skipped_packets(misses, vantage, losses.moments, losses.start_numbers, unclocked)
@@ -102,10 +112,12 @@ def decide_losses(
             )
             for tap, parts in sorted(misses.items())
         ],
-        visits=measure.visits,
+        visits=counts.visits,
         window_ns=int(clock[state.WIDTH]),
         origin_ns=int(clock[state.ORIGIN] * clock[state.WIDTH]),
         newest_ns=losses.newest_ns,
+        first_seen=testimony.first_ns,
+        last_seen=testimony.last_ns,
         undecided=losses.undecided,
         left=losses.left,
         open_sources=frozenset(source for source, _ in losses.open_ends) | vantage.partly_covered,
@@ -130,38 +142,33 @@ class _Losses:
         measure: HopMeasure,
         tracker: FlowTracker,
         vantage: Vantage,
+        testimony: Testimony,
+        counts: Testified,
         unclocked: AbstractSet[int],
         now_ns: int | None,
     ) -> None:
-        self._tracker, self._vantage = tracker, vantage
+        self._tracker, self._vantage, self._testimony = tracker, vantage, testimony
         self._unclocked, self._now_ns = unclocked, now_ns
-        self.moments = _moments_by_edge(measure)
+        self._counts = counts
+        self.moments = counts.moments
         """By number of an edge: MOMENT records."""
         self._resent = measure.resent[
             np.lexsort((measure.resent["time"], _flow_and_psn(measure.resent)))
         ]
         edges = measure.edges
-        hops = measure.state.hops[: int(measure.state.used[state.HOPS])]
-        self._hops = edges[hops]
+        self._hops = edges[measure.state.hops[: int(measure.state.used[state.HOPS])]]
         """EDGE of all flows by number of a hop."""
-        of_flow = edges["flow"] >= 0
-        ends, starts = of_flow & (edges["to_tap"] == END), of_flow & (edges["from_tap"] == START)
-        self._end_numbers: list[int] = np.flatnonzero(ends).tolist()
-        self.start_numbers: list[int] = np.flatnonzero(starts).tolist()
-        visits = measure.visits
-        self._moves = {
-            (flow, tap): moves
-            for flow, tap, moves in rows_of(visits[visits["moves"] > 0], "flow", "tap", "moves")
-        }
+        of_flow = counts.edges["flow"] >= 0
+        ends = of_flow & (counts.edges["to_tap"] == END)
+        starts = of_flow & (counts.edges["from_tap"] == START)
+        self._end_numbers = [counts.numbers[i] for i in np.flatnonzero(ends)]
+        self.start_numbers = [counts.numbers[i] for i in np.flatnonzero(starts)]
+        self._visits = VisitsByKey(counts.visits)
+        self._moves = self._count_moves()
         """By flow and tap: consecutive packets that went to different next taps."""
-        self.last_seen = np.full(len(vantage.points), _TIMES.min)
-        """By tap: the time of its last packet."""
-        for near, far, last_ns in rows_of(edges[~of_flow], "from_tap", "to_tap", "last_ns"):
-            tap = far if near == START else near
-            self.last_seen[tap] = max(self.last_seen[tap], last_ns)
         self.newest_ns = int(measure.state.clock[state.NEWEST])
         if unclocked:
-            self.newest_ns = int(np.delete(self.last_seen, list(unclocked)).max(initial=-1))
+            self.newest_ns = int(np.delete(testimony.last_ns, list(unclocked)).max(initial=-1))
         self.undecided = self.left = 0
         self.unknown: dict[int, int] = defaultdict(int)
         self.elsewhere: set[int] = set()
@@ -170,7 +177,20 @@ class _Losses:
         self._arrived: dict[HopKey, Bools] = {}
         """Which of them arrived."""
         self._evidence: dict[HopKey, set[Evidence]] = defaultdict(set)
+        self._aside: dict[HopKey, list[Packets]] = defaultdict(list)
+        """By hop: packets that the next tap could not see."""
         self.open_ends = self._find_open_ends()
+
+    def _count_moves(self) -> dict[tuple[int, int], int]:
+        """By flow and tap: moves of the flow; where it also skips next taps, all changes."""
+        skips = self._counts.skipped
+        visits = self._counts.visits
+        visits = visits[(visits["moves"] > 0) | (visits["turns"] > 0)]
+        return {
+            (flow, tap): count
+            for flow, tap, moves, turns in rows_of(visits, "flow", "tap", "moves", "turns")
+            if (count := turns if (flow, tap) in skips else moves)
+        }
 
     def collect(self) -> None:
         """Find the packets that a next tap should have seen, without those that nobody can judge
@@ -181,36 +201,189 @@ class _Losses:
             downstream = self._vantage.downstream(edge)
             if downstream is None or near in self._unclocked:
                 continue
-            if self._took_another_path(edge):
-                self.elsewhere.add(flow)
-                continue
             far = downstream.point
             packets = self._packets_of(number, edge)
-            is_judged = self._can_be_judged(packets, (near, far))
-            self.undecided += self._count_unknown(packets[~is_judged])
-            packets = packets[is_judged]
+            is_judged = self._can_be_judged(packets, edge, far)
+            if not is_judged.all():
+                self._set_aside(edge, downstream, packets, is_judged, parts)
+                packets = packets[is_judged]
+            if not len(packets):
+                continue
+            if self._took_another_path(edge, len(packets)):
+                self.elsewhere.add(flow)
+                continue
             is_away = self._may_be_off_the_taps(edge, far, packets)
             if is_away.any():
                 self.elsewhere.add(flow)
                 self.left += self._count_unknown(packets[is_away])
                 packets = packets[~is_away]
             is_between = self._is_between_paths(edge, far, packets)
+            if is_between.any() or self._may_be_beside(edge, far, packets):
+                is_seen = self._can_be_judged(packets, edge, -1)
+                is_unknown = ~is_seen if not is_between.any() else is_between & ~is_seen
+                self.undecided += self._count_unknown(packets[is_unknown])
+                packets, is_between = packets[~is_unknown], is_between[~is_unknown]
             for tap, some in ((far, packets[~is_between]), (-1, packets[is_between])):
                 if len(some):
                     parts[near, tap].append(some)
                     self._evidence[near, tap].add(downstream.evidence)
+        judged = {hop: list(some) for hop, some in parts.items()}
+        for hop, aside in self._aside.items():
+            for some in self._split_aside(hop, np.sort(np.concatenate(aside), order="time")):
+                if self._shows_silence(hop, some, judged):
+                    parts[hop].append(some)
+                else:
+                    self.undecided += self._count_unknown(some)
         for hop, some_parts in parts.items():
             self._ended[hop] = np.sort(np.concatenate(some_parts), order="time")
             self._arrived[hop] = _arrived(self._ended[hop], self._tracker)
 
-    def leave_out_ended_captures(self) -> None:
-        """Leave out what no capture could see, because that of the next tap had ended."""
-        last_seen = self.last_seen
-        early = captures_ended_early(self._vantage, self._ended, self._arrived, last_seen)
-        for hop, packets in self._ended.items():
-            if hop[1] in early:
-                is_before = packets["time"] + self._grace_ns(hop) <= last_seen[hop[1]]
-                self.undecided += self._leave_out(hop, ~is_before)
+    def _set_aside(
+        self,
+        edge: Any,
+        downstream: Downstream,
+        packets: Packets,
+        is_judged: Bools,
+        parts: dict[HopKey, list[Packets]],
+    ) -> None:
+        """Set aside the packets of an END edge that the next tap could not see: the tap further on
+        that saw others of the flow meanwhile may tell that they were lost, or nothing does."""
+        flow, near, far = int(edge["flow"]), int(edge["from_tap"]), downstream.point
+        self._count_rows(edge, packets, is_judged)
+        aside = packets[~is_judged]
+        instead = self._counts.instead.get((flow, near), {})
+        if len(instead) == 1 and far >= 0:
+            further = next(iter(instead))
+            is_seen = self._testimony.sees_after(near, further, aside["time"])
+            if is_seen.any():
+                parts[near, further].append(aside[is_seen])
+                self._evidence[near, further].add(Evidence.FLOW)
+                aside = aside[~is_seen]
+        if len(aside):
+            if far < 0:  # the others captured and saw none of them
+                blind = [
+                    tap
+                    for tap in self._candidates(edge, far)
+                    if not self._testimony.sees_after(near, tap, aside["time"]).all()
+                ]
+                is_next = len(blind) == 1 and blind[0] in self._vantage.next_of.get(
+                    (flow, near), ()
+                )
+                far = blind[0] if is_next else far
+            self._aside[near, far].append(aside)
+            self._evidence[near, far].add(downstream.evidence)
+
+    def _may_be_beside(self, edge: Any, far: int, packets: Packets) -> bool:
+        """Whether these answers may have passed taps beside the next one that did not capture: many
+        of their flow did not pass the next one, and nothing tells whether they arrived."""
+        is_answer = not self._tracker.flows[int(edge["flow"])]["request_packets"]
+        return far >= 0 and is_answer and self._is_scattered(edge, packets)
+
+    def _count_rows(self, edge: Any, packets: Packets, is_judged: Bools) -> None:
+        """Count the rows of lost packets of a flow without those that nobody can judge."""
+        if (packets["run"][is_judged] == 0).any():
+            return  # not all of them have a moment
+        visits = self._counts.visits
+        visit = visits[self._visits.number(int(edge["flow"]), int(edge["from_tap"]))]
+        runs = packets["run"][is_judged]
+        count_rows(visit, runs, bool(is_judged[-1]) and visit["run"] > 0)
+
+    def _split_aside(self, hop: HopKey, packets: Packets) -> Iterator[Packets]:
+        """Packets before the first and after the last packet of the next tap."""
+        if hop[1] < 0:
+            yield packets
+            return
+        is_early = packets["time"] < self._testimony.first_ns[hop[1]]
+        for some in (packets[is_early], packets[~is_early]):
+            if len(some):
+                yield some
+
+    def _shows_silence(
+        self, hop: HopKey, packets: Packets, judged: Mapping[HopKey, list[Packets]]
+    ) -> bool:
+        """Whether the next tap saw none of these packets because nothing came: a link that is down
+        is as silent as a tap that does not capture, but its packets are retransmitted, or what they
+        answer is, none of them arrives, their flows lose nothing elsewhere, and no tap further on
+        sees others of them. So it is if the hop was down for the last or first packets that the tap
+        could see.
+
+        judged: by hop, packets that the next tap could see.
+        """
+        if hop[1] < 0 or _arrived(packets, self._tracker).any():
+            return False
+        if self._is_down(hop, int(packets["time"][0]), judged.get(hop, [])):
+            return True
+        is_answer = self._tracker.flows["request_packets"][packets["flow"]] == 0
+        is_missed = np.where(is_answer, self._was_answer_missed(packets), packets["resent"])
+        sprayed = [flow for (flow, _), moves in self._moves.items() if moves > MOST_MOVES]
+        is_missed &= ~np.isin(packets["flow"], sprayed)
+        if np.count_nonzero(is_missed) < max(LEAST_SILENT, MOST_ACKED * len(packets)):
+            return False
+        if np.count_nonzero(is_answer & ~is_missed) > MOST_HEARD * len(packets):
+            return False
+        missed = packets[is_missed]
+        _, times = np.unique(_flow_and_psn(missed), return_counts=True)
+        is_one_flow = len(np.unique(missed["flow"])) < LEAST_SILENT_FLOWS
+        answers = np.count_nonzero(is_answer & is_missed)
+        if is_one_flow and max(answers, times.max()) < LEAST_SILENT:
+            return False
+        if np.isin(missed["flow"], self._flows_losing_beside(hop, judged)).any():
+            return False
+        near, far = hop
+        begin, end = int(packets["time"][0]), int(packets["time"][-1])
+        return not any(
+            tap == near
+            and far in self._vantage.next_of.get((flow, tap), ())
+            and any(onward.first_ns <= end and onward.last_ns >= begin for onward in taps.values())
+            for (flow, tap), taps in self._counts.instead.items()
+        )
+
+    def _flows_losing_beside(
+        self, hop: HopKey, judged: Mapping[HopKey, list[Packets]]
+    ) -> NDArray[np.int32]:
+        """Flows with packets that ended before another hop, and should have passed it or were
+        retransmitted."""
+        lost = [some["flow"] for other, parts in judged.items() if other != hop for some in parts]
+        lost += [
+            some["flow"][some["resent"]]
+            for other, parts in self._aside.items()
+            if other != hop
+            for some in parts
+        ]
+        return np.concatenate(lost) if lost else np.zeros(0, np.int32)
+
+    def _is_down(self, hop: HopKey, begin: int, lost: Sequence[Packets]) -> bool:
+        """Whether all packets were lost between the last one that passed a hop and this time, or
+        between this time and the first one."""
+        times = np.concatenate([some["time"] for some in lost]) if lost else np.zeros(0, np.int64)
+        passed = self._vantage.hops.get(hop)
+        if passed is None:
+            return len(times) >= LEAST_SILENT
+        before = np.count_nonzero((times > passed["last_ns"]) & (times <= begin))
+        after = np.count_nonzero((times < passed["first_ns"]) & (times >= begin))
+        return bool(before + after >= LEAST_SILENT)
+
+    def _was_answer_missed(self, packets: Packets) -> Bools:
+        """Which packets are answers that did not arrive: the requester then retransmitted what they
+        acknowledge; after a NAK it begins with the PSN that this names."""
+        is_missed = np.zeros(len(packets), np.bool_)
+        for flow in np.unique(packets["flow"]).tolist():
+            record = self._tracker.flows[flow]
+            resent = self._resent[self._resent["flow"] == int(record["peer"])]
+            if record["request_packets"] or not len(resent):
+                continue
+            resent = np.sort(resent, order="time")
+            mine = np.flatnonzero(packets["flow"] == flow)
+            first = np.int64(packets["label"][mine[0]])
+            behind = _distance(resent["label"].astype(np.int64), first)
+            least_later = np.minimum.accumulate(behind[::-1])[::-1]
+            # What was retransmitted before the answer came passes a tap up to a transit later.
+            times = plus(packets["time"][mine], 2 * self._testimony.longest_ns)
+            at = np.searchsorted(resent["time"], times, "right")
+            numbers = _distance(packets["label"][mine].astype(np.int64), first)
+            is_later = at < len(resent)
+            is_missed[mine] = is_later & (least_later[np.minimum(at, len(resent) - 1)] < numbers)
+        return is_missed
 
     def leave_out_flows_in_part(self) -> None:
         """Leave out what may have been retransmitted on a path without a tap."""
@@ -262,15 +435,18 @@ class _Losses:
         packets["flow"] = edge["flow"]
         packets["hop_limit"] = edge["limit_max"]
         if moments is not None:
-            for name in ("label", "time", "frame", "wire_bytes", "udp_sport"):
+            for name in ("label", "time", "frame", "wire_bytes", "udp_sport", "run"):
                 packets[name][:logged] = moments[name]
         packets["wait"] = -1
         if moments is not None:
             packets["wait"][:logged] = self._waits_beside(int(edge["from_tap"]), moments)
         rest = packets[logged:]
         if len(rest):
-            begin = int(edge["first_ns"]) if moments is None else int(moments["time"][-1])
-            rest["time"] = spread_times(begin, int(edge["last_ns"]), len(rest))
+            early, last_ns = int(edge["unlogged_early"]), int(edge["last_ns"])
+            times = [int(edge["first_ns"])] if moments is None else moments["time"].tolist()
+            begin, until = times[min(len(times), FIRST_ENDS) - 1], int(edge["last_early_ns"])
+            rest["time"][:early] = spread_times(begin, max(begin, until), early)
+            rest["time"][early:] = spread_times(times[-1], last_ns, len(rest) - early)
             rest["wire_bytes"] = int(edge["wire_bytes"]) // int(edge["packets"])
         packets["resent"], packets["again"] = _sent_later(packets, self._resent)
         return packets
@@ -290,29 +466,35 @@ class _Losses:
                     waits[is_there] = np.maximum(waits[is_there], wait)
         return waits
 
-    def _grace_ns(self, hop: HopKey) -> int:
-        """How long packets of a hop are waited for."""
-        passed = self._vantage.hops.get(hop)
-        return GRACE_NS if passed is None else max(2 * int(passed["delay_max"]), 0)
-
-    def _can_be_judged(self, packets: Packets, hop: HopKey) -> Bools:
-        """Which packets are not in flight."""
-        is_judged: Bools = packets["time"] + self._grace_ns(hop) <= self.newest_ns
-        passed = self._vantage.hops.get(hop)
-        if passed is not None:
-            is_judged |= packets["time"] < passed["last_ns"]
+    def _can_be_judged(self, packets: Packets, edge: Any, far: int) -> Bools:
+        """Which packets a next tap must have seen: it captured, and they are not in flight."""
+        near, times = int(edge["from_tap"]), packets["time"]
+        is_judged = np.ones(len(packets), np.bool_)
+        for tap in self._candidates(edge, far):
+            is_judged &= self._testimony.sees_after(near, tap, times)
         if self._now_ns is not None:
-            is_judged &= packets["time"] + LIVE_GRACE_NS <= self._now_ns
+            is_judged &= times + LIVE_GRACE_NS <= self._now_ns
         return is_judged
 
-    def _took_another_path(self, edge: Any) -> bool:
+    def _candidates(self, edge: Any, far: int) -> Collection[int]:
+        """The taps of which one sees the packets of an END edge next."""
+        if far >= 0:
+            return (far,)
+        flow, near = int(edge["flow"]), int(edge["from_tap"])
+        destination = self._vantage.destinations[flow]
+        others = self._vantage.next_of_others(near, int(edge["limit_max"]), destination)
+        taps = {*self._vantage.next_of.get((flow, near), ()), *others}
+        taps = taps or self._vantage.link_of.get(destination, set())
+        return taps - self._unclocked
+
+    def _took_another_path(self, edge: Any, ended: int) -> bool:
         """Whether the packets that ended here continued where no tap is: their flow lost nothing,
         and a large part of it is not seen again, or it is sprayed.
 
-        Answers are lost without a trace. Those to a host whose every link has a tap have no other
-        path.
+        ended: packets that a next tap must have seen. Answers are lost without a trace. Those to a
+        host whose every link has a tap have no other path.
         """
-        flow, ended = int(edge["flow"]), int(edge["packets"])
+        flow = int(edge["flow"])
         onward = self._vantage.next_of.get((flow, int(edge["from_tap"])), {})
         if onward and self._vantage.destinations[flow] in self._vantage.tapped_hosts:
             if not self._tracker.flows[flow]["request_packets"]:
@@ -412,6 +594,7 @@ class _Losses:
             flow, near = int(edge["flow"]), int(edge["from_tap"])
             if self._tracker.flows[flow]["request_packets"] and (flow, near) in vantage.next_of:
                 packets = self._packets_of(number, edge)
+                packets = packets[self._can_be_judged(packets, edge, -1)]
                 if self._is_scattered(edge, packets) and self._shows_a_path(packets):
                     open_ends.add((vantage.sources[flow], near))
         drops: dict[tuple[int, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -462,18 +645,15 @@ def _lost_nothing(tracker: FlowTracker, flow: int) -> bool:
     return acked <= sent and acked + 1 >= MOST_ACKED * sent
 
 
-def _moments_by_edge(measure: HopMeasure) -> dict[int, NDArray[Any]]:
-    ends = measure.ends
-    order = np.argsort(ends["edge"], kind="stable")
-    numbers, begin = np.unique(ends["edge"][order], return_index=True)
-    parts = np.split(order, begin)[1:]  # no part without ends
-    return {int(number): ends[part] for number, part in zip(numbers, parts, strict=True)}
-
-
 def _flow_and_psn(records: NDArray[Any]) -> NDArray[np.uint64]:
     """One number per flow and PSN."""
     psn = records["label"].astype(np.uint64) & np.uint64(PSN_MASK)
     return (records["flow"].astype(np.uint64) << np.uint64(24)) | psn
+
+
+def _distance(psn: Any, other: Any) -> Any:
+    """By how much one PSN is above another, modulo 2^24."""
+    return ((psn - other + PSN_HALF) & PSN_MASK) - PSN_HALF
 
 
 def _sent_later(packets: Packets, resent: NDArray[Any]) -> tuple[Bools, Bools]:
@@ -496,7 +676,7 @@ def _arrived(packets: Packets, tracker: FlowTracker) -> Bools:
     bits = OPCODE_CLASS[packets["label"] >> np.uint32(24)]
     is_request = (bits & REQUEST != 0) & (bits & SEQUENCED != 0)
     psn = (packets["label"] & np.uint32(PSN_MASK)).astype(np.int64)
-    distance = ((flows["ack_psn"].astype(np.int64) - psn + PSN_HALF) & PSN_MASK) - PSN_HALF
+    distance = _distance(flows["ack_psn"].astype(np.int64), psn)
     is_known = is_request & (packets["frame"] > 0) & (flows["acked"] != 0)
     is_acked = is_known & (distance >= 0) & ~packets["resent"] & ~packets["again"]
     waits = is_known & (distance < 0)  # the captures ended before its ACK, or its loss

@@ -204,9 +204,10 @@ class HopMeasure:
             ends=np.zeros(1024, state.MOMENT),
             resent=np.zeros(1024, state.MOMENT),
             outputs=np.zeros(state.MOST_OUTPUTS, state.OUTPUT),
+            moves=np.zeros(1024, state.MOVE),
             lags=np.zeros((state.ORDERED_TAPS, state.ORDERED_TAPS, 2, 3), np.int64),
             clock=np.zeros(9, np.int64),
-            used=np.zeros(10, np.int64),
+            used=np.zeros(11, np.int64),
             salt=salt(3) | np.uint64(1),
         )
         self.state.outputs["hop"] = -1
@@ -308,6 +309,7 @@ class HopMeasure:
         self._keep("edges", state.EDGES, of_all | of_flow, kept)
         for name, item in (
             ("visits", state.VISITS), ("ends", state.ENDS), ("resent", state.RESENT),
+            ("moves", state.MOVES),
         ):  # fmt: skip
             self._keep(name, item, kept.holds(getattr(self, name)["flow"]), kept)
         self.ends["edge"] = number[self.ends["edge"]]
@@ -349,9 +351,16 @@ class HopMeasure:
         """MOMENT records of retransmissions."""
         return self.state.resent[: int(self.state.used[state.RESENT])]
 
+    @property
+    def moves(self) -> Array:
+        """MOVE records."""
+        return self.state.moves[: int(self.state.used[state.MOVES])]
+
     def _grow_moments(self) -> None:
         """Keep room for the moments of a batch; further ones are counted, not kept."""
-        for name, item in (("ends", state.ENDS), ("resent", state.RESENT)):
+        for name, item in (
+            ("ends", state.ENDS), ("resent", state.RESENT), ("moves", state.MOVES),
+        ):  # fmt: skip
             array, used = getattr(self.state, name), int(self.state.used[item])
             if len(array) < min(used + (1 << 15), MOST_MOMENTS):
                 room = min(max(2 * len(array), used + (1 << 15)), MOST_MOMENTS)

@@ -251,8 +251,10 @@ def _grown(edge: EdgeRecord, time: Int, wire_bytes: Int, limit: Int) -> None:
 
 
 @subkernel
-def _log_end(p: Passing, t: TransmissionRecord, s: SightingRecord, edge: Int, output: Int) -> None:
-    """Keep the moment of an end or start, if there is room.
+def _log_end(
+    p: Passing, t: TransmissionRecord, s: SightingRecord, edge: Int, run: Int, output: Int
+) -> None:
+    """Keep the moment of an end, a start or a skipped tap, if there is room.
 
     output: that packets of the flow took last from here; `MOST_OUTPUTS` if that is not known.
     """
@@ -271,6 +273,7 @@ def _log_end(p: Passing, t: TransmissionRecord, s: SightingRecord, edge: Int, ou
     moment.time = s.time
     moment.frame = s.frame
     moment.later = p.clock[st.NEWEST]
+    moment.run = run
     moment.hop_before = moment.hop_after = _EMPTY
     if output < len(p.outputs):
         egress = p.outputs[output]
@@ -322,10 +325,10 @@ def _note_pass(
     far: SightingRecord,
     copies: Int,
     overtaken: Int,
-) -> None:
-    """One transmission went from one tap to the next; `copies`: that arose on the way.
+) -> Int:
+    """One transmission went from one tap to the next; the edge of its flow.
 
-    overtaken: on the way, by so many packets.
+    copies: that arose on the way. overtaken: on the way, by so many packets.
     """
     of_flow = edge_of(p, flow, np.int64(near.tap), np.int64(far.tap))
     hop = np.int64(p.edges[of_flow].hop)
@@ -401,6 +404,7 @@ def _note_pass(
     row[st.DELAY_LEAST] = min(row[st.DELAY_LEAST], delay)
     row[st.DELAY_MOST] = max(row[st.DELAY_MOST], delay)
     row[st.BYTES_MOST] = max(row[st.BYTES_MOST], np.int64(near.wire_bytes))
+    return of_flow
 
 
 @inlined
@@ -439,18 +443,44 @@ def _note_lag(p: Passing, sighting: SightingRecord, other: SightingRecord, direc
     lags[st.SAMPLES] += 1
 
 
+@subkernel
+def _log_move(p: Passing, visit: VisitRecord, next_tap: Int, time: Int) -> None:
+    """Count a move, and keep it if it is one of the first and there is room."""
+    if visit.moves < st.LOGGED_MOVES and p.used[st.MOVES] < len(p.moves):
+        move = p.moves[p.used[st.MOVES]]
+        p.used[st.MOVES] += 1
+        move.flow = visit.flow
+        move.tap = visit.tap
+        move.old_tap = visit.next_tap
+        move.new_tap = next_tap
+        move.left_ns = visit.next_ns
+        move.time = time
+    if visit.moves == 0:
+        visit.first_move_ns = time
+    visit.moves += 1
+    visit.last_move_ns = time
+
+
 @inlined
-def _note_next(p: Passing, visit: VisitRecord, next_tap: Int, time: Int) -> None:
-    if visit.went_on == 0:
-        visit.first_next_tap = next_tap
-    elif visit.next_tap != next_tap:
-        if visit.moves == 0:
-            visit.first_move_ns = time
-        visit.moves += 1
-        visit.last_move_ns = time
-    visit.next_tap = next_tap
+def _note_next(p: Passing, visit: VisitRecord, next_tap: Int, drop: Int, time: Int) -> bool:
+    """Note where a transmission went on; whether it skipped a tap: its hop limit dropped by more
+    than that of others of its flow, and it does not show whether the flow moved."""
+    skips = visit.went_on > 0 and drop > visit.drop
+    if not skips:
+        if visit.went_on == 0 or drop < visit.drop:
+            visit.drop = drop
+            visit.early_ns = visit.next_ns
+            if visit.moves == 0:
+                visit.first_next_tap = next_tap
+        elif visit.next_tap != next_tap:
+            _log_move(p, visit, next_tap, time)
+        visit.next_tap = next_tap
+        visit.next_ns = time
+    visit.turns += visit.went_on > 0 and visit.latest_tap != next_tap
+    visit.latest_tap = next_tap
     visit.went_on += 1
     visit.run = 0
+    return bool(skips)
 
 
 @inlined
@@ -506,26 +536,34 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
             edge.first_copy_ns = min(edge.first_copy_ns, first.time)
             edge.last_copy_ns = max(edge.last_copy_ns, first.time)
     visit = p.visits[p.visit_slots[_visit_place(p, flow, st.START)]]
-    if (visit.went_on and visit.next_tap != first.tap) or p.edges[begun].packets <= 1:
-        _log_end(p, t, first, begun, st.MOST_OUTPUTS)
-    _note_next(p, visit, np.int64(first.tap), first.time)
+    is_new = (visit.went_on and visit.next_tap != first.tap) or p.edges[begun].packets <= 1
+    drop = 255 - np.int64(first.hop_limit)
+    if _note_next(p, visit, np.int64(first.tap), drop, first.time) or is_new:
+        _log_end(p, t, first, begun, np.int64(0), np.int64(st.MOST_OUTPUTS))
 
     for k in range(taps - 1):
         near, far = p.sightings[path[k] & mask], p.sightings[path[k + 1] & mask]
         # Late at the first tap, it was sent late; parallel taps before this hop hid that.
         in_order = near.overtaken == 0 and first.overtaken == 0
         overtaken = np.int64(far.overtaken) if in_order else np.int64(0)
-        _note_pass(p, histograms, flow, near, far, max(copies[k + 1] - copies[k], 0), overtaken)
+        more = max(copies[k + 1] - copies[k], 0)
+        passed = _note_pass(p, histograms, flow, near, far, more, overtaken)
         visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(near.tap))]]
-        _note_next(p, visit, np.int64(far.tap), near.time)
+        drop = np.int64(near.hop_limit) - np.int64(far.hop_limit)
+        if _note_next(p, visit, np.int64(far.tap), drop, near.time):
+            _log_end(p, t, near, passed, np.int64(0), np.int64(st.MOST_OUTPUTS))
         visit.output = _output_of(far)
 
     last = p.sightings[path[taps - 1] & mask]
     ended = edge_of(p, flow, np.int64(last.tap), st.END)
     visit = p.visits[p.visit_slots[_visit_place(p, flow, np.int64(last.tap))]]
-    if visit.went_on or p.edges[ended].packets < FIRST_ENDS:
-        _log_end(p, t, last, ended, np.int64(visit.output) if visit.went_on else st.MOST_OUTPUTS)
     visit.run += 1
+    if visit.went_on or p.edges[ended].packets < FIRST_ENDS:
+        output = np.int64(visit.output) if visit.went_on else np.int64(st.MOST_OUTPUTS)
+        _log_end(p, t, last, ended, np.int64(visit.run), output)
+    else:
+        p.edges[ended].unlogged_early += 1
+        p.edges[ended].last_early_ns = last.time
     if visit.run == st.LONG_RUN:
         visit.long_runs += 1
         visit.in_long_runs += st.LONG_RUN

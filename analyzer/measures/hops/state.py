@@ -83,6 +83,8 @@ EDGE = np.dtype(
         ("last_corrupted_ns", np.int64),
         ("first_fragmented_ns", np.int64),
         ("last_fragmented_ns", np.int64),
+        ("unlogged_early", np.int64),  # of END: without a moment, before any went on
+        ("last_early_ns", np.int64),  # time of the last of them
         ("shown_frame", np.int64, (8,)),  # at to_tap: the first packet of each of SHOWN, 0 for none
         ("shown_ns", np.int64, (8,)),
         ("delay_base", np.int64),  # of all flows: delays are counted relative to it, ns
@@ -96,7 +98,7 @@ VISIT = np.dtype(
         ("flow", np.int32),
         ("tap", np.uint16),
         ("first_next_tap", np.uint16),  # of the first and
-        ("next_tap", np.uint16),  # of the latest transmission that continued
+        ("next_tap", np.uint16),  # of the latest transmission that skipped no tap
         ("started", np.uint8, (2,)),
         ("highest", np.uint32, (2,)),  # highest PSN of requests and of responses
         ("recent", np.uint64, (2,)),  # bit n: the PSN n below the highest one was here
@@ -106,7 +108,15 @@ VISIT = np.dtype(
         ("long_runs", np.int64),  # such rows of at least LONG_RUN
         ("in_long_runs", np.int64),  # and the transmissions in them
         ("output", np.uint32),  # of the latest transmission that continued
-        ("moves", np.int64),  # consecutive transmissions with different next taps
+        ("latest_tap", np.uint16),  # next tap of the latest transmission that continued
+        ("turns", np.int64),  # consecutive transmissions with different next taps
+        (
+            "drop",
+            np.int16,
+        ),  # least hop limit here less that at the next tap (of START: less than 255)
+        ("next_ns", np.int64),  # time of the latest transmission to next_tap
+        ("early_ns", np.int64),  # of the latest one before `drop` fell
+        ("moves", np.int64),  # transmissions to another next tap, equally far, than the one before
         ("first_move_ns", np.int64),
         ("last_move_ns", np.int64),
     ],
@@ -116,7 +126,7 @@ MOMENT = np.dtype(
     [
         ("flow", np.int32),
         ("label", np.uint32),
-        ("edge", np.int32),  # of START or END: the edge; of a retransmission -1
+        ("edge", np.int32),  # the edge; of a retransmission -1
         ("tap", np.uint16),
         ("udp_sport", np.uint16),
         ("hop_limit", np.uint8),
@@ -124,6 +134,7 @@ MOMENT = np.dtype(
         ("time", np.int64),
         ("frame", np.int64),
         ("later", np.int64),  # time of the latest RoCE packet when it was concluded
+        ("run", np.int64),  # of END: number in a row of transmissions that ended here, from 1
         # Of an end, the packets that left last before and first after it by the output that its
         # flow took last: number of their hop, -1 for none, and delay, ns.
         ("hop_before", np.int32),
@@ -131,6 +142,17 @@ MOMENT = np.dtype(
         ("delay_before", np.int64),
         ("delay_after", np.int64),
         ("chain", np.int64),  # item of `ends` + 1: earlier end without a packet after it; 0: none
+    ],
+    align=True,
+)
+MOVE = np.dtype(
+    [
+        ("flow", np.int32),
+        ("tap", np.uint16),
+        ("old_tap", np.uint16),  # next tap of the transmission before the move
+        ("new_tap", np.uint16),
+        ("left_ns", np.int64),  # time at `tap` of the last transmission to the old next tap
+        ("time", np.int64),  # and of the first one to the new next tap
     ],
     align=True,
 )
@@ -149,6 +171,9 @@ MOST_OUTPUTS: Final = 8192
 SHOWN = "marked", "late", "copies", "trimmed", "dscp_changed", "corrupted", "fragmented", "slowest"
 """What a frame is kept of per edge: counters of EDGE, and the longest delay."""
 MARKED, LATE, COPIED, TRIMMED, DSCP, CORRUPTED, FRAGMENTED, SLOWEST = range(8)
+
+LOGGED_MOVES: Final = 8
+"""Moves of a flow at a tap that are logged: more than those of flows that are not sprayed."""
 
 LONG_RUN: Final = 3
 """Transmissions of a flow in a row that end at a tap: random loss seldom takes this many."""
@@ -175,10 +200,10 @@ of the first window, in widths since the Unix epoch; earliest and latest time in
 in a row far ahead of the latest time, or (below 0) far behind it."""
 NOT_BEGUN: Final = -(1 << 62)
 
-HEAD, TAIL, SIGHTED, EDGES, HOPS, VISITS, ENDS, RESENT, UNLOGGED, AWAY_FROM = range(10)
+HEAD, TAIL, SIGHTED, EDGES, HOPS, VISITS, ENDS, RESENT, UNLOGGED, AWAY_FROM, MOVES = range(11)
 """Items of `Passing.used`: next and oldest transmission, next sighting (all counted from the
-beginning); records in use; END and START moments that had no room; the next transmission when the
-packets of `AWAY` began."""
+beginning); records in use; moments that had no room; the next transmission when the packets of
+`AWAY` began; moves in use."""
 
 
 class SightingRecord(Record):
@@ -217,12 +242,15 @@ class Passing(NamedTuple):
     windows: Ints
     """int64[hops, WINDOWS, WINDOW_VALUES]."""
     ends: Records
-    """MOMENT: transmissions that ended or began where others of their flow continued, in order of
-    their first sighting; also the first few of every flow and tap."""
+    """MOMENT: transmissions that ended where others of their flow continued, or that skipped a tap
+    where others did not, in order of their first sighting; also the first few of every flow and
+    tap."""
     resent: Records
     """MOMENT: retransmissions."""
     outputs: Records
     """OUTPUT by number: twice the tap, and the last bit of the hop limit there."""
+    moves: Records
+    """MOVE: the first `LOGGED_MOVES` of every flow and tap."""
     lags: Ints
     """int64[ORDERED_TAPS, ORDERED_TAPS, 2, 3]: for taps a < b that see the same hop limit, by
     direction (1 where the source has the lower number): least and most time from a to b, samples.

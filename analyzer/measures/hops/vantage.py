@@ -337,7 +337,7 @@ class Vantage:
         devices = self._devices_of_host.get(destination, set())
         if self._lowest_limit[self.sources[flow], destination] < int(end["limit_min"]):
             after = self._only_link_to(end, devices)
-            others = self._next_of_others(point, limit, destination)
+            others = self.next_of_others(point, limit, destination)
             if after < 0 and not others:
                 return None
             return Downstream(_main(others) if after < 0 else after, Evidence.DESTINATION)
@@ -359,9 +359,9 @@ class Vantage:
         if after >= 0:
             return after
         destination = self.destinations[end["flow"]]
-        return _main(self._next_of_others(point, int(end["limit_max"]), destination))
+        return _main(self.next_of_others(point, int(end["limit_max"]), destination))
 
-    def _next_of_others(self, point: int, limit: int, destination: int) -> dict[int, int]:
+    def next_of_others(self, point: int, limit: int, destination: int) -> dict[int, int]:
         """Packets of all flows by next point, without the points on the links of other hosts."""
         others = self._on_host_links - self.link_of.get(destination, set())
         onward = self._next_of_all.get((-1, point, limit), {})

@@ -158,7 +158,7 @@ def test_items_of_arrays_do_not_overlap():
     used = [state.HEAD, state.TAIL, state.SIGHTED, state.EDGES, state.HOPS, state.VISITS]
     empty = measure.HopMeasure().state
     clock += [state.FROM, state.TO]
-    used += [state.ENDS, state.RESENT, state.UNLOGGED, state.AWAY_FROM]
+    used += [state.ENDS, state.RESENT, state.UNLOGGED, state.AWAY_FROM, state.MOVES]
     assert sorted(clock) == list(range(len(empty.clock)))
     assert sorted(used) == list(range(len(empty.used)))
     assert empty.windows.shape[1:] == (state.WINDOWS, state.WINDOW_VALUES)

@@ -14,12 +14,18 @@ from journeys import WRITE_ONLY, edge, hop
 from tracked_batches import START_NS, parts, tracked
 
 from rocescope.analyzer.measures.hops.measure import HopMeasure
-from rocescope.analyzer.measures.hops.passing import AHEAD_TRUSTED, BEHIND_TRUSTED, TWIN_NS
+from rocescope.analyzer.measures.hops.passing import (
+    AHEAD_TRUSTED,
+    BEHIND_TRUSTED,
+    FIRST_ENDS,
+    TWIN_NS,
+)
 from rocescope.analyzer.measures.hops.state import (
     BYTES_MOST,
     COPIED,
     END,
     LATE,
+    LOGGED_MOVES,
     MARKED,
     NEWEST,
     OVERTAKEN,
@@ -31,8 +37,8 @@ CE = 3
 TAPS = 4
 
 
-def twin(rows):
-    """Per (flow, from, to): packets, marked, copies, least and most delay; by plain lists."""
+def transmissions_of(rows):
+    """By flow, PSN and identification: transmissions, each {tap: [rows]}."""
     transmissions = defaultdict(list)  # identity -> transmissions, each {tap: [rows]}
     for row in rows:
         key = row["flow"], row["psn"], row["ip_id"]
@@ -48,9 +54,14 @@ def twin(rows):
                 break
         else:
             transmissions[key].append({row["tap"]: [row]})
+    return transmissions
+
+
+def twin(rows):
+    """Per (flow, from, to): packets, marked, copies, least and most delay; by plain lists."""
     edges = defaultdict(Counter)
     delays = defaultdict(list)
-    for (flow, *_), parts_of_key in transmissions.items():
+    for (flow, *_), parts_of_key in transmissions_of(rows).items():
         for way in parts_of_key:
             taps = sorted(way, key=lambda t: (-way[t][0]["hop_limit"], way[t][0]["time_ns"]))
             edges[flow, START, taps[0]].update(packets=1, copies=len(way[taps[0]]) - 1)
@@ -62,6 +73,46 @@ def twin(rows):
                 edges[flow, near, far].update(packets=1, marked=marked, copies=more)
                 delays[flow, near, far].append(b["time_ns"] - a["time_ns"])
     return edges, delays
+
+
+class Going:
+    """Where the transmissions of a flow go on from a tap."""
+
+    def __init__(self):
+        self.packets = self.turns = self.next_ns = self.early_ns = 0
+        self.drop = self.next_tap = self.latest = None
+        self.moves, self.skipped = [], 0
+
+    def go(self, tap, drop, time):
+        if self.packets and drop > self.drop:
+            self.skipped += 1
+        else:
+            if self.drop is None or drop < self.drop:
+                self.drop, self.early_ns = drop, self.next_ns
+            elif tap != self.next_tap:
+                self.moves.append((self.next_tap, tap, self.next_ns, time))
+            self.next_tap, self.next_ns = tap, time
+        self.turns += self.packets > 0 and tap != self.latest
+        self.latest = tap
+        self.packets += 1
+
+
+def going_twin(rows):
+    """Per flow and tap where its transmissions go on, in the order of their first sighting."""
+    ways = [
+        (min(rows.index(seen[0]) for seen in way.values()), flow, way)
+        for (flow, *_), parts_of_key in transmissions_of(rows).items()
+        for way in parts_of_key
+    ]
+    going = defaultdict(Going)
+    for _, flow, way in sorted(ways, key=lambda item: item[0]):
+        taps = sorted(way, key=lambda t: (-way[t][0]["hop_limit"], way[t][0]["time_ns"]))
+        first = way[taps[0]][0]
+        going[flow, START].go(taps[0], 255 - first["hop_limit"], first["time_ns"])
+        for near, far in itertools.pairwise(taps):
+            a, b = way[near][0], way[far][0]
+            going[flow, near].go(far, a["hop_limit"] - b["hop_limit"], a["time_ns"])
+    return going
 
 
 @st.composite
@@ -129,6 +180,27 @@ def check(measure, rows):
 def test_equals_the_twin_however_the_batches_are_cut(rows, cuts):
     if rows:
         check(measured(rows, [min(cut, len(rows)) for cut in sorted(cuts)]), rows)
+
+
+@examples(100)
+@given(journeys())
+def test_moves_and_skipped_taps_equal_the_twin(rows):
+    if not rows:
+        return
+    measure, going = measured(rows), going_twin(rows)
+    visits = {(int(v["flow"]), int(v["tap"])): v for v in measure.visits}
+    moves, skipped = defaultdict(list), Counter()
+    for move in measure.moves.tolist():
+        moves[move[0], move[1]].append(move[2:])
+    for moment in measure.ends:
+        near, far = (int(measure.edges[moment["edge"]][name]) for name in ("from_tap", "to_tap"))
+        skipped[int(moment["flow"]), near] += START not in (near, far) and far != END
+    for key, expected in going.items():
+        visit = visits[key]
+        assert moves[key] == expected.moves[:LOGGED_MOVES]
+        assert (visit["moves"], visit["turns"]) == (len(expected.moves), expected.turns)
+        assert (visit["drop"], visit["early_ns"]) == (expected.drop, expected.early_ns)
+        assert key[1] == START or skipped[key] == expected.skipped
 
 
 @examples(100)
@@ -348,6 +420,18 @@ def test_ends_have_moments_once_packets_of_the_flow_went_on():
     ends = [m for m in measured(rows + lost).ends if m["tap"] == 0 and m["frame"] >= 30]
     assert [int(m["label"]) & 0xFFFFFF for m in ends] == list(range(30, 70))
     assert [int(m["frame"]) for m in ends] == list(range(30, 70))
+    assert [int(m["run"]) for m in ends] == list(range(1, 41))
+
+
+def test_ends_before_any_packet_of_the_flow_went_on_are_counted():
+    rows = [hop(10_000 * n, 0, n) for n in range(20)]
+    rows += [
+        row for n in range(20, 30) for row in (hop(10_000 * n, 0, n), hop(10_000 * n + 5, 1, n))
+    ]
+    ended = edge(measured(rows), 0, END, flow=0)
+    assert (ended["unlogged_early"], ended["last_early_ns"]) == (
+        20 - FIRST_ENDS, START_NS + 190_000,
+    )  # fmt: skip
 
 
 def test_windows_double_until_all_times_are_inside():
