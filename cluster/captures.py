@@ -26,6 +26,8 @@ class NumberedTap:
     chunk: int
     """Before this chunk."""
     first_ns: int | None
+    row_ns: int | None
+    """Time of its first row; known with a filter."""
 
 
 class Captures:
@@ -115,7 +117,8 @@ class Captures:
                 first = int(key["chunk"][0])
                 seen = int(self._taps[s][i]) + 1
                 self.taps_in_rows[first] = max(self.taps_in_rows[first], seen)
-            self.known_taps.append(NumberedTap(chunk, capture.tap_first_ns[index]))
+            row_ns = None if row is None else row[1]
+            self.known_taps.append(NumberedTap(chunk, capture.tap_first_ns[index], row_ns))
         for _, s, i in sorted(addresses):
             self._addresses[s][i] = registry.endpoints.add(self.captures[s].addresses[i])
         for s, tap_of_name in enumerate(self.tap_of_name):

@@ -294,7 +294,11 @@ class TaskPipeline(Pipeline):
                         measuring.tracker.ran(tap, first_ns)
             self._dated += 1
         if measuring.filtered:  # then rows show the taps, also those of other partitions
-            measuring.tracker.see_taps(int(captures.taps_in_rows[chunk]))
+            seen = int(captures.taps_in_rows[chunk])
+            measuring.tracker.see_taps(seen)
+            for tap in range(seen):
+                if (row_ns := captures.known_taps[tap].row_ns) is not None:
+                    measuring.tracker.ran(tap, row_ns)
 
     def summarize_captures(self, complete: bool) -> list[CaptureSummary]:
         """Those of stage map, with the names of sessions and links, and the bytes that tracking
