@@ -106,6 +106,7 @@ def aggregate(
             silence=silence,
             window=window,
             tap_names=names,
+            ethers=captured.addresses(),
             job_logs=logs.patterns(),
             map=captured.map,
             filter=captured.filter,

@@ -94,6 +94,7 @@ def check(
     options = AnalyzeOptions(
         concat=concat,
         tap_names=tap_names,
+        ethers=naming.addresses(),
         udp_ports=ports.udp_ports,
         mirror=mirror_options("capture", mirror_format, None, switch_counters),
         conformance=ConformanceOptions(

@@ -50,7 +50,9 @@ def compare(
         raise UsageError("--top must be 1 or more")
     sides = [_captures(path) for path in (before, after)]
     names = naming.of_each(sides)
-    first, second = (_read(*each, to) for each in zip((before, after), sides, names, strict=True))
+    first, second = (
+        _read(*each, naming, to) for each in zip((before, after), sides, names, strict=True)
+    )
 
     from ..report.compare import compare as compared
 
@@ -83,7 +85,7 @@ def _captures(path: Path) -> list[Path]:
 
 
 def _read(
-    path: Path, captures: list[Path], tap_names: dict[str, str], to: ReportOutput
+    path: Path, captures: list[Path], tap_names: dict[str, str], naming: Naming, to: ReportOutput
 ) -> Analysis:
     """The analysis of captures, or that in a JSON file."""
     if not captures:
@@ -91,7 +93,10 @@ def _read(
     from ..analyzer.pipeline import captures as engine
     from ..analyzer.pipeline.options import AnalyzeOptions
 
-    paths, options = [input_name(file) for file in captures], AnalyzeOptions(tap_names=tap_names)
+    paths, options = (
+        [input_name(file) for file in captures],
+        AnalyzeOptions(tap_names=tap_names, ethers=naming.addresses()),
+    )
     with shown(to.progress) as report:
         return engine.analyze(paths, options, report)
 

@@ -61,7 +61,13 @@ def export(
     from ..report.files.packets import PacketOptions, PacketStream, batch_writer
 
     options = PacketOptions(
-        selection.filter, extensions, selection.udp_ports, icrc, tap_names, logs.patterns()
+        selection.filter,
+        extensions,
+        selection.udp_ports,
+        icrc,
+        tap_names,
+        logs.patterns(),
+        naming.addresses(),
     )
     with (
         shown(progress) as report,
@@ -95,6 +101,7 @@ def _pcapng(
         filter=selection.filter,
         udp_ports=selection.udp_ports,
         tap_names=tap_names,
+        ethers=naming.addresses(),
         job_logs=logs,
     )
     with shown(progress) as report, whole_file(output) as file:

@@ -73,7 +73,7 @@ def recover_seed(
         raise UsageError("--seeds of recover-seed takes FIRST:END, without a step")
     group = None if weights is None else parse_weights(weights)
     with reading_shown(to.progress, names[0]) as read:
-        seen = read_taps(names, read, tap_names)
+        seen = read_taps(names, read, tap_names, naming.addresses())
     wanted = Wanted(hash, fields, group, span)
     chosen_flows = [from_subnets(seen, from_)] if from_ else directions(seen)
     with steps_shown(to.progress) as tell:

@@ -376,7 +376,7 @@ def ring(
         except UnreadableInput as error:
             unread[path] = error
     # Files without frames say nothing about time.
-    files.sort(key=lambda file: (file.first_time_ns, _natural(file.path)))
+    files.sort(key=lambda file: (file.first_time_ns, natural(file.path)))
     return RingCapture(files, unread, name, taps, batch_frames)
 
 
@@ -384,7 +384,7 @@ def check_twice(paths: Sequence[str]) -> None:
     """UsageError if two files are one, or begin alike and have the same size, or one is none."""
     check_files(paths, "--tap with an expression")
     known: dict[tuple[int, bytes], str] = {}
-    for path in sorted(paths, key=_natural):
+    for path in sorted(paths, key=natural):
         try:
             with closing(RawStream(path)) as file:
                 head, size = file.peek(_HEAD_BYTES), file.size or 0
@@ -415,12 +415,12 @@ def _hidden_between(paths: Sequence[str], unread: Mapping[str, UnreadableInput])
     last: list[str] = []
     before: dict[str, list[str]] = {}
     after = dict(pairwise(paths))
-    read = sorted(paths, key=_natural)
+    read = sorted(paths, key=natural)
     wraps = read != list(paths)
-    for path in sorted(unread, key=_natural):
+    for path in sorted(unread, key=natural):
         why = "is not a capture" if isinstance(unread[path], NotACapture) else "cannot be read"
         reason = f"{printable(os.path.basename(path))} {why}"
-        place = bisect(read, _natural(path), key=_natural)
+        place = bisect(read, natural(path), key=natural)
         if not read:
             continue
         previous, following = read[place - 1], read[place % len(read)]
@@ -475,7 +475,7 @@ def _numbers(name: str) -> list[int]:
     return [int(text[:_LONGEST_NUMBER]) for text in _NUMBER.findall(name)]
 
 
-def _natural(path: str) -> list[tuple[int, str]]:
+def natural(path: str) -> list[tuple[int, str]]:
     """Key of names with numbers: 9 before 10."""
     parts = re.split(r"(\d+)", path)
     return [

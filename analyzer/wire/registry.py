@@ -392,25 +392,25 @@ def name_links(registry: Registry, device_of: Mapping[int, str] | None = None) -
     device_of: names of the devices that have an Ethernet address, where more is known than the
     address itself. A tap of a switched link keeps its name.
     """
+    registry.devices.update(device_of or {})
     tap_of: dict[str, int] = {}
     for tap, shown in enumerate(registry.taps.items):
         link = shown.link
         if link is None or not link.is_one_of_several:
             continue
-        ends = _ends_of(link, registry, device_of or {})
+        ends = _ends_of(link, registry)
         if len(ends) != 2:
             continue
         name = (DIVIDER if any(not end.isalnum() for end in ends) else "-").join(ends)
         if name in tap_of:
             name += f" ({address_text(link.addresses[0])})"
         tap_of[name] = tap
-    registry.devices.update(device_of or {})
     others = {tap.name for n, tap in enumerate(registry.taps.items) if n not in tap_of.values()}
     for name, tap in tap_of.items():
         registry.taps[tap].name = name if name not in others else f"{name} (tap {tap})"
 
 
-def _ends_of(link: Link, registry: Registry, device_of: Mapping[int, str]) -> list[str]:
+def _ends_of(link: Link, registry: Registry) -> list[str]:
     """The host and the router of a link, or two routers by name; other numbers if it is neither."""
     hosts, routers = dict[str, None](), dict[str, None]()
     for address in link.addresses:
@@ -418,5 +418,5 @@ def _ends_of(link: Link, registry: Registry, device_of: Mapping[int, str]) -> li
         if address in link.hosts:
             hosts[known or registry.endpoints.text(link.hosts[address])] = None
         else:
-            routers[known or device_of.get(address, address_text(address))] = None
+            routers[known or registry.devices.get(address, address_text(address))] = None
     return [*hosts, *routers] if hosts else sorted(routers)

@@ -162,9 +162,6 @@ class ReadingInTasks(Naming, Selection):
     concat
         The files are parts of one rotated capture; without this option each file is a vantage point
         (tap).
-    ethers
-        Names of Ethernet addresses, as in ethers(5): a line has an address and a device, or
-        DEVICE:PORT. They name the links of a capture with several.
     usid
         Number of bits of block and uSID in SRv6 addresses, BLOCK:USID.
     flow_label
@@ -175,7 +172,6 @@ class ReadingInTasks(Naming, Selection):
     _takes_rings = True
     _takes_objects = True
     concat: Annotated[bool, Parameter(show_default=False)] = False
-    ethers: Path | None = None
     usid: str = "32:16"
     flow_label: Literal["auto", "inner", "outer"] = "auto"
 
@@ -183,7 +179,7 @@ class ReadingInTasks(Naming, Selection):
         """The options for `analyze` of these files. UsageError before a file is opened."""
         check_uncombined(tap_names, self.concat)
         from ...analyzer.pipeline.options import AnalyzeOptions
-        from ...analyzer.wire.registry import parse_usid_format, read_ethers
+        from ...analyzer.wire.registry import parse_usid_format
 
         if self.filter is not None:
             from ...analyzer.filtering.compiler import Filter
@@ -193,7 +189,7 @@ class ReadingInTasks(Naming, Selection):
             filter=self.filter,
             concat=self.concat,
             tap_names=tap_names,
-            ethers={} if self.ethers is None else read_ethers(str(self.ethers)),
+            ethers=self.addresses(),
             rings=self.rings,
             udp_ports=self.udp_ports,
             usid=parse_usid_format(self.usid),

@@ -57,6 +57,7 @@ class Offered(Naming, Mapped):
             captures=tuple(captures),
             pattern=self.pattern or "",
             tap_names=tap_names,
+            ethers=self.addresses(),
             map=self.map,
             filter=self.filter,
             concat=self.concat,

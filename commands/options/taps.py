@@ -106,7 +106,7 @@ def check_terminal() -> None:
 
 @dataclass(frozen=True)
 class Naming:
-    """Names of taps.
+    """Names of taps and links.
 
     Parameters
     ----------
@@ -114,11 +114,23 @@ class Naming:
         NAME=FILE: the name of the tap of a capture, such as leaf1-spine3=up3.pcap; may be repeated.
         Or a regular expression with the group tap, such as 'ring/(?P<tap>[^/]+)/' (quoted): files
         with the same tap in their paths are the ring files of this tap.
+    ethers
+        Names of Ethernet addresses, as in ethers(5): a line has an address and a device, or
+        DEVICE:PORT. They name the links of a capture with several.
     """
 
     tap: Annotated[list[str] | None, Parameter(negative="")] = None
+    ethers: Path | None = None
     _takes_rings = False
     _takes_objects = False
+
+    def addresses(self) -> dict[int, str]:
+        """The names in the file of `--ethers`. UsageError as `read_ethers`."""
+        if self.ethers is None:
+            return {}
+        from ...analyzer.wire.registry import read_ethers
+
+        return read_ethers(str(self.ethers))
 
     @property
     def rings(self) -> str | None:

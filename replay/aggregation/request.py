@@ -52,6 +52,7 @@ class AggregationRequest:
     window: int = 400
     """Of captured jobs."""
     tap_names: Mapping[str, str] = field(default_factory=dict)
+    ethers: Mapping[int, str] = field(default_factory=dict)
     """Names of the taps of captures, by path."""
     map: str = "exact"
     filter: str | None = None
@@ -126,6 +127,7 @@ class PreparedAggregation:
             filter=request.filter,
             concat=request.concat,
             tap_names=request.tap_names,
+            ethers=request.ethers,
             udp_ports=request.udp_ports,
             messages=True,
             job=Log(named(request.job_logs)) if request.job_logs else None,

@@ -153,7 +153,7 @@ def with_recovered_seeds(
             continue
         paths = [request.captures[tap] for tap in taps]
         try:
-            seen = read_taps(paths, tap_names=request.tap_names)
+            seen = read_taps(paths, tap_names=request.tap_names, ethers=request.ethers)
         except UnreadableInput:  # no flow on these links
             continue
         hosts = map_hosts(seen.names, fabric, request.map).hosts

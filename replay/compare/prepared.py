@@ -173,6 +173,7 @@ class PreparedReplay:
             request.fabric,
             captures=request.captures,
             tap_names=request.tap_names,
+            ethers=request.ethers,
             map=request.map,
             filter=request.filter,
             concat=request.concat,
@@ -202,6 +203,7 @@ class PreparedReplay:
             filter=request.filter,
             concat=request.concat,
             tap_names=request.tap_names,
+            ethers=request.ethers,
             udp_ports=request.udp_ports,
             messages=messages,
             links=messages and not self._packet_parts[1],  # captured times need none

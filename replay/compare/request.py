@@ -39,6 +39,7 @@ class ReplayRequest:
     jobs: tuple[str, ...] = ()
     """Jobs; the pattern is then traffic beside them."""
     tap_names: Mapping[str, str] = field(default_factory=dict)
+    ethers: Mapping[int, str] = field(default_factory=dict)
     """Names of the taps of captures, by path; others have the names of their files."""
     map: str = "exact"
     filter: str | None = None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...analyzer.capture.rings import natural
 from ...analyzer.capture.source import open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.errors import UnreadableInput, UsageError
@@ -20,6 +21,7 @@ from ..hashing.keys import PacketKeys, addresses
 
 _BATCH_FRAMES = 1 << 16
 _FIELDS = ("src", "dst", "sport", "dport", "flow_label", "dest_qp", "ipv6", "tap", "hops")
+_TAP = _FIELDS.index("tap")
 _UDP = 17
 
 
@@ -54,12 +56,13 @@ def read_taps(
     paths: Sequence[str],
     progress: Callable[[int, int | None], None] | None = None,
     tap_names: Mapping[str, str] | None = None,
+    ethers: Mapping[int, str] | None = None,
 ) -> Seen:
     """The flows of captures, one capture per link. UnreadableInput if there are no flows,
     UsageError for fewer than two taps. progress: called with bytes read and total bytes.
-    tap_names: names of taps by path, default those of the files."""
+    tap_names: names of taps by path, default those of the files. ethers: of `read_ethers`."""
     with ExitStack() as stack:
-        registry = Registry()
+        registry = Registry(ethers=ethers or {})
         captures = [
             stack.enter_context(
                 open_capture(
@@ -82,10 +85,15 @@ def read_taps(
                     progress(sum(c.bytes_read for c in captures), total)
         if len(registry.taps) < 2:
             raise UsageError("one link is not enough: give a capture of each parallel link")
-        merged = _distinct(np.concatenate([np.zeros((0, len(_FIELDS)), np.uint32), *rows]))
+        merged = np.concatenate([np.zeros((0, len(_FIELDS)), np.uint32), *rows])
+        taps = list(range(len(registry.taps)))
+        if registry.taps.show_links:  # one capture has no order of links: that of their names
+            taps.sort(key=lambda tap: natural(registry.tap_names[tap]))
+            merged[:, _TAP] = np.argsort(taps)[merged[:, _TAP]]
+        merged = _distinct(merged)
         if not len(merged):
             raise UnreadableInput(f"no RoCE packet in {', '.join(paths)}")
-        return _seen(merged, registry)
+        return _seen(merged, registry, [registry.tap_names[tap] for tap in taps])
 
 
 def _columns(table: PacketTable) -> UInt32s:
@@ -117,7 +125,7 @@ def _distinct(rows: UInt32s) -> UInt32s:
     return distinct
 
 
-def _seen(rows: UInt32s, registry: Registry) -> Seen:
+def _seen(rows: UInt32s, registry: Registry, links: Sequence[str]) -> Seen:
     """Flows from rows sorted by all fields but the last, so that taps of a flow are adjacent."""
     flow = rows[:, :-2]
     first = np.flatnonzero(np.append(True, (flow[1:] != flow[:-1]).any(1)))
@@ -126,7 +134,7 @@ def _seen(rows: UInt32s, registry: Registry) -> Seen:
     packed = addresses(texts)
     src, dst, sport, dport, label, qp, ipv6, tap, hops = rows[first].T
     return Seen(
-        links=tuple(registry.tap_names),
+        links=tuple(links),
         keys=PacketKeys(
             packed[src],
             packed[dst],

@@ -193,6 +193,7 @@ def traffic_from_capture(
     filter: str | None = None,
     concat: bool = False,
     tap_names: Mapping[str, str] | None = None,
+    ethers: Mapping[int, str] | None = None,
     udp_ports: Sequence[int] = (ROCE_UDP_PORT,),
     messages: bool = False,
     links: bool = False,
@@ -203,14 +204,15 @@ def traffic_from_capture(
 
     Several files are several taps (unless `concat`); a packet at several taps counts once.
     mapping: see mapping.py; units of addresses without a host have host -1, and `unmapped` lists
-    the addresses. tap_names: names of taps by path, default those of the files. window_ns: also
+    the addresses. tap_names: names of taps by path, default those of the files. ethers: of
+    `read_ethers`. window_ns: also
     count bytes per window. messages: also return messages with their packets and dependencies
     (`closed_loop`), with `links` also those between queue pairs. job: logs that name the ranks of
     queue pairs. progress: called with the bytes read and the size of the captures.
     UnreadableInput without RoCE packets, UsageError for invalid options.
     """
     with ExitStack() as stack:
-        registry = Registry()
+        registry = Registry(ethers=ethers or {})
         opened = _open(paths, registry.taps, concat, tap_names or {})
         captures = [stack.enter_context(capture) for capture in opened]
         keep = Filter(filter) if filter else None

@@ -162,6 +162,8 @@ class PacketOptions:
     """Names of the taps of captures, by path; others have the names of their files."""
     job_logs: tuple[str, ...] = ()
     """Logs of the job: they add columns of ranks, and filters may name these."""
+    ethers: Mapping[int, str] = field(default_factory=dict)
+    """Names of Ethernet addresses, see `registry.read_ethers`."""
 
 
 class PacketStream:
@@ -201,7 +203,8 @@ class PacketStream:
     def __iter__(self) -> Iterator[Any]:
         """pyarrow.RecordBatch objects; UnreadableInput if there was no RoCE packet."""
         options = self._options
-        decoder = Decoder(Registry(), udp_ports=options.udp_ports, check_icrc=options.icrc)
+        registry = Registry(ethers=options.ethers)
+        decoder = Decoder(registry, udp_ports=options.udp_ports, check_icrc=options.icrc)
         taps = decoder.registry.taps
         self.warnings, self.damaged_places = [], 0
         self._learn_ranks()

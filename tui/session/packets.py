@@ -136,9 +136,10 @@ class FlowPass:
         options: AnalyzeOptions | None = None,
     ) -> None:
         """options: those of the analysis; the filter applies to packets before they are tracked."""
-        self.registry, self.frames = Registry(), FrameBytes()
         self._paths, self._wanted = paths, wanted
         self._options = replace(options or AnalyzeOptions(), follow=False)
+        self.registry = Registry(ethers=self._options.ethers)
+        self.frames = FrameBytes()
         endpoints = self.registry.endpoints
         self._flows = [(endpoints.add(key.src), endpoints.add(key.dst), key.qp) for key in keys]
         self._stack = ExitStack()

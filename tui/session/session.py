@@ -291,13 +291,20 @@ class Session:
         return self.packet_filter or (self.filter.text if self.filter else "")
 
     def packet_options(self) -> AnalyzeOptions:
-        """Options of other passes over the files, with the filters in force.
+        """Options of other passes over the files, with the filters in force, and with the names of
+        devices as this one found them.
 
         The time window is not included: the verdict on a packet depends on earlier packets.
         """
         texts = (self.options.filter, self.packet_filter)
         together = " and ".join(f"({text})" for text in texts if text)
-        return replace(self.options, filter=together or None, ranks=self.known_ranks())
+        devices = {} if self._feed is None else self._feed.pipeline.registry.devices
+        return replace(
+            self.options,
+            filter=together or None,
+            ranks=self.known_ranks(),
+            ethers={**devices, **self.options.ethers},
+        )
 
     def known_ranks(self) -> Ranks | None:
         """Ranks of the packets, if a filter needed them."""
