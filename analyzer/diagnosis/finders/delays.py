@@ -325,20 +325,19 @@ def delay_steps(case: Case, known: Known) -> Iterator[Finding]:
 
 def _steps(case: Case, tap_hops: TapHops) -> list[Step]:
     """The steps of all hops that are not those of a clock."""
-    steps = []
+    steps, names = [], case.registry.tap_names
     for hop in tap_hops.hops:
         step = _step_of(hop)
-        if step is None or {hop.from_tap, hop.to_tap} & _moving(case, step.ns):
+        if step is None:
+            continue
+        jumping, drifted = moving_clocks(case, step.ns)
+        taps = names[hop.from_tap], names[hop.to_tap]
+        if not jumping.isdisjoint(taps) or drifted(*taps):
             continue
         beside = [h for h in tap_hops.hops if h.from_tap == hop.to_tap or h.to_tap == hop.from_tap]
         if not any(_falls(other, step) for other in beside):
             steps.append(step)
     return steps
-
-
-def _moving(case: Case, ns: int) -> set[int]:
-    """Numbers of the taps whose clocks move by as much."""
-    return {case.registry.tap_names.index(tap) for tap in moving_clocks(case, ns)}
 
 
 def _together(tap_hops: TapHops, steps: list[Step]) -> list[list[Step]]:

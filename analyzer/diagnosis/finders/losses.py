@@ -91,6 +91,9 @@ LENGTH_PACKETS = 10
 FULL, FULL_SHARE = 0.5, 0.75
 """A queue overflows if this share of the lost packets are beside packets that wait at least this
 part of the longest wait: buffers that outputs share are not always full at the same length."""
+EMPTY, EMPTY_SHARE = 0.1, 0.1
+"""It does not overflow if more than this share is lost beside packets that wait for less than this
+part of the longest wait."""
 KNOWN_SHARE = 0.5
 """Lost packets whose neighbours are known, from which these decide and not windows of time."""
 LIMITED_WINDOWS = 8
@@ -418,6 +421,7 @@ def _rate_limit(group: HopGroup) -> tuple[float | None, float]:
     queued = float(np.median(waits))
     full = max(np.quantile(most[lossy], 0.9), np.quantile(most[busy], 0.95))
     is_full = np.count_nonzero(waits >= FULL * full) >= FULL_SHARE * len(waits)
+    is_full &= np.count_nonzero(waits < EMPTY * full) <= EMPTY_SHARE * len(waits)
     if is_full and queued >= max(OVERFLOW_NS, OVERFLOW_FACTOR * _usual_delay(group)):
         return median, queued
     offered = out + lost_bytes

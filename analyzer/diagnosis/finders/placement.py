@@ -41,7 +41,8 @@ class Choice(NamedTuple):
 def placements(case: Case, known: Known) -> Iterator[Finding]:
     """One finding per device that leaves links idle while flows share another."""
     for choice in choices(case):
-        placed = _at_once(case, {f for flows in choice.flows.values() for f in flows})
+        over_links = [f for flows in choice.flows.values() for f in flows]
+        placed = _at_once(case, set(over_links))
         receivers = {case.flows[f].dst for f in placed}
         idle = sorted(
             tap
@@ -49,7 +50,7 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
             if not flows
             and tap not in case.gaps
             and not _is_used(case, tap, receivers)
-            and not _may_be_used(case, tap, receivers, placed)
+            and not _may_be_used(case, tap, receivers, over_links)
         )
         crowd = {tap: _at_once(case, flows) for tap, flows in choice.flows.items()}
         crowded = [tap for tap, flows in crowd.items() if len(flows) >= LEAST_FLOWS]

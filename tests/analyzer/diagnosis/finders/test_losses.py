@@ -233,8 +233,9 @@ def test_random_loss_at_a_port_with_bursts(near, far, bits, share, seed, tmp_pat
     )
     losses = [one for one in severe(tmp_path, run) if one.kind != "queueing"]
     assert [one.kind for one in losses] == ["loss"]
-    assert losses[0].packets == len(run.lost)
-    assert losses[0].from_ns == run.lost[0].time_ns
+    # What is lost within the longest delay before the end of the captures may be in flight.
+    assert 0.85 * len(run.lost) <= losses[0].packets <= len(run.lost)
+    assert losses[0].from_ns - run.lost[0].time_ns <= 100 * MS
 
 
 @pytest.mark.parametrize("last", [DURATION, 300 * MS], ids=["to the end", "for a while"])
