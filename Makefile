@@ -1,8 +1,8 @@
 # rocescope: `make demo` and `make test` do all the set-up they need.
 # PYTHON=/path/to/python3 chooses the interpreter, CAPTURE=file.pcap what `make demo` analyses.
 
-# Four links of a real leaf-spine fabric; one host sprays its packets over all of them.
-CAPTURE ?= tests/data/leafspine/r09_packet_spray_h1/leaf2-spine*.pcap.gz --path-by tap --top 8
+# A mirror of all links of a real leaf-spine fabric while a job runs; one host sprays its packets over all spines.
+CAPTURE ?= tests/data/mirror/running_job.pcap.xz --ethers tests/data/mirror/ethers --top 8
 # Bytecode, as pip makes it of a wheel: some environments keep Python from writing it.
 PACKAGES = agent analyzer commands discovery kernels probes replay report tui
 # One worker more than cores: tests of screens and processes wait for a fifth of their time.
