@@ -122,8 +122,8 @@ class Captures:
         for _, s, i in sorted(addresses):
             self._addresses[s][i] = registry.endpoints.add(self.captures[s].addresses[i])
         for s, tap_of_name in enumerate(self.tap_of_name):
-            for tap in tap_of_name.values():
-                link = registry.taps[tap].link
+            for number in tap_of_name.values():
+                link = registry.taps[number].link
                 if link is not None:
                     link.renumber(self._addresses[s])
         for _, s, i in sorted(segments):

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int32s, Ints, UInt64s, inlined, kernel
+from ...kernels.kernel import Int, Int32s, Ints, UInt64s, inlined, kernel
 from ...kernels.records import NamedTuple
 from ..wire.frames import LINKTYPE_ETHERNET, FrameBatch
 from ..wire.packets import FULL_HOP_LIMITS, I64, U8, PacketTable
@@ -67,7 +67,7 @@ def _mixed(a: np.uint64, b: np.uint64, arrays: PairArrays) -> np.uint64:
 
 
 @inlined
-def hash_of_pair(data: U8, at: int) -> np.uint64:
+def hash_of_pair(data: U8, at: Int) -> np.uint64:
     """A hash of the two addresses of the Ethernet header at `at`, in whatever order; never 0."""
     words = be64(data, at)
     to = words >> np.uint64(16)
@@ -79,7 +79,7 @@ def hash_of_pair(data: U8, at: int) -> np.uint64:
 
 
 @inlined
-def _pair_of(tap: int, low: int, high: int, arrays: PairArrays) -> int:
+def _pair_of(tap: Int, low: Int, high: Int, arrays: PairArrays) -> Int:
     """Number of a pair, added when new; -1 when there is no room."""
     mask = np.uint64(len(arrays.slots) - 1)
     mixed = _mixed(np.uint64(low) | (np.uint64(tap) << np.uint64(48)), np.uint64(high), arrays)
@@ -100,7 +100,7 @@ def _pair_of(tap: int, low: int, high: int, arrays: PairArrays) -> int:
 
 
 @inlined
-def _note_sender(source: int, pair: int, way: int, arrays: PairArrays) -> None:
+def _note_sender(source: Int, pair: Int, way: Int, arrays: PairArrays) -> None:
     """Remember in which direction the packets of an endpoint pass a pair."""
     entry = (source << 13) | (pair << 1) | way
     mask = np.uint64(len(arrays.sender_slots) - 1)
@@ -134,8 +134,10 @@ def number_pairs(
     at least 12 bytes of it captured; -1 for none. begin: of its frame; elsewhere than `ethernet`
     the packet is in a tunnel, and its hop limit tells nothing about the link.
     """
-    last = np.int64(_UNKNOWN)
-    last_tap = last_low = last_high = np.int64(-1)
+    last: Int = np.int64(_UNKNOWN)
+    last_tap: Int = np.int64(-1)
+    last_low: Int = np.int64(-1)
+    last_high: Int = np.int64(-1)
     last_sender = np.int64(-1)
     for i in range(len(ethernet)):
         at = ethernet[i]

@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import encapsulations as en
 import msgspec
 import numpy as np
 import pytest
+from captures import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,8 +23,6 @@ from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.wire.packets import FULL_HOP_LIMITS
 from rocescope.analyzer.wire.registry import Registry, read_ethers
-from tests.support import encapsulations as en
-from tests.support.captures import DATA
 
 RUNS = ("r03_link_down_reroute", "r09_packet_spray_h1")
 
