@@ -401,7 +401,9 @@ def hop_queues(case: Case, known: Known) -> Iterator[Finding]:
         return
     limit = queue_limit(p99)
     for step in _steps(case, tap_hops):
-        p99[step.hop.from_tap, step.hop.to_tap] -= step.ns
+        taps = step.hop.from_tap, step.hop.to_tap
+        if taps in p99:
+            p99[taps] -= step.ns
     queues = [
         (max(p99[hop.from_tap, hop.to_tap] for hop in group.hops), group)
         for group in groups(tap_hops, lambda hop: p99.get((hop.from_tap, hop.to_tap), 0) >= limit)
