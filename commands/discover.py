@@ -29,6 +29,7 @@ def discover(
     /,
     *,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    ethers: Path | None = None,
     raw: Path | None = None,
     dry_run: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     commands: DialectName | None = None,
@@ -48,6 +49,8 @@ def discover(
         all devices, such as leaf1.route.json.
     output
         Write the fabric to this file, .yaml or .json, for --fabric of other commands.
+    ethers
+        Write the names of all Ethernet addresses to this file, for --ethers of other commands.
     raw
         Save the answers in this folder, for a later run without network (SOURCE).
     dry_run
@@ -101,6 +104,9 @@ def discover(
 
         write = json_bytes if suffix == ".json" else yaml_bytes
         write_results(write(result.fabric), output)
+    if ethers is not None:
+        lines = [f"{address} {name}\n" for address, name in result.ethers.items()]
+        write_results("".join(lines).encode(), ethers)
     _report(result, format, color)
     faults = (NO_ANSWER, UNREADABLE, UNEXPECTED)
     failed = any(remark.kind in faults for remark in result.report.remarks)

@@ -16,7 +16,7 @@ from ..analyzer.words import printable
 from ..kernels.kernel import Int32s, Ints
 from ..replay.fabrics.devices import Device
 from ..replay.fabrics.fabric import Fabric, edge_switches
-from ..replay.fabrics.topology import LLDP, Assembled, Note, assemble
+from ..replay.fabrics.topology import LLDP, NO_MAC, Assembled, Note, assemble
 from ..replay.flows.checks import DEAD_END, LOOP, depths_to, next_switches
 from ..replay.hashing.settings import HashSettings
 from ..version import VERSION
@@ -212,6 +212,29 @@ class Discovered(NamedTuple):
 
     fabric: Fabric
     report: Discovery
+    ethers: dict[str, str]
+    """The device, or device:port, of each Ethernet address that one device alone has."""
+
+
+def name_addresses(devices: Sequence[Device]) -> dict[str, str]:
+    """The names of the Ethernet addresses of ports: `leaf1:swp3`, or `leaf1` where several ports
+    have one address. Gateway addresses that devices share name nobody."""
+    ports: dict[str, dict[str, list[str]]] = {}
+    for device in devices:
+        for port in device.interfaces or ():
+            if port.mac not in NO_MAC:
+                ports.setdefault(port.mac, {}).setdefault(device.name, []).append(port.name)
+    return {
+        address: _one_word(name if len(names) > 1 else f"{name}:{names[0]}")
+        for address, owners in sorted(ports.items())
+        if len(owners) == 1
+        for name, names in owners.items()
+    }
+
+
+def _one_word(name: str) -> str:
+    """A name as a line of ethers(5) can have it."""
+    return "_".join(printable(name).split()) or "?"
 
 
 def discover_folder(
@@ -243,7 +266,7 @@ def discover_folder(
     hosts = {assembled.fabric.host_name(host) for host in range(assembled.fabric.hosts)}
     queue_pairs = joined(pairs, complete=hosts <= pairs.keys())
     report = msgspec.structs.replace(report, queue_pairs=queue_pairs, remarks=remarks)
-    return Discovered(assembled.fabric, report)
+    return Discovered(assembled.fabric, report, name_addresses(devices))
 
 
 def _faults(assembled: Assembled, answers: list[Answers]) -> list[Note]:

@@ -50,7 +50,7 @@ LINK_LOCAL = "link-local next hop"
 NETWORK = "shared network"
 MAC = "neighbour MAC"
 ONE_SIDED = "LLDP of one end"
-_NO_MAC = ("", "00:00:00:00:00:00")
+NO_MAC = ("", "00:00:00:00:00:00")
 """No port is known by these."""
 _STRENGTH = (LLDP, LINK_LOCAL, NETWORK, MAC, ONE_SIDED)
 
@@ -119,7 +119,7 @@ class _Finder:
                 end = End(device.name, port.name)
                 if port.master in ports:
                     self._master[end] = port.master
-                if port.mac not in _NO_MAC:
+                if port.mac not in NO_MAC:
                     self._by_mac[port.mac].append(end)
                 for address in port.addresses:
                     if address.ip.is_link_local:

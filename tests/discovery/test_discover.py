@@ -18,6 +18,7 @@ from eos_answers import eos_answers
 from switch_lab import LAB, check_fabric, save
 
 from rocescope.analyzer.errors import RocescopeError, UsageError
+from rocescope.analyzer.wire.registry import read_ethers
 from rocescope.discovery.discover import (
     discover_folder,
     failing_routes,
@@ -323,7 +324,7 @@ def test_the_report(tmp_path):
 def test_a_switch_that_did_not_answer_is_named(tmp_path):
     folder = recorded(tmp_path) / "healthy"
     (folder / "spine2.route.json").write_text("[")
-    fabric, report = discover_folder(folder, 10**10, 500)
+    fabric, report, _ = discover_folder(folder, 10**10, 500)
     assert [remark.kind for remark in report.remarks] == ["unreadable", "management network"]
     assert report.remarks[0].device == "spine2"
     assert report.switches_without_tables == ["via spine2"]
@@ -575,3 +576,25 @@ def test_when_no_device_answers_the_devices_are_named(tmp_path):
     assert error.value.exit_code == 1
     assert str(error.value).startswith("no device answered: leaf0: no route to host; leaf1: ")
     assert str(error.value).endswith("; and 4 more")
+
+
+def test_names_of_addresses_are_those_that_read_ethers_takes(tmp_path):
+    """Of recorded routers: an address names the port that has it, a shared one nobody."""
+    folder = recorded(tmp_path) / "healthy"
+    result = discover_folder(folder, 10**9, 500)
+    path = tmp_path / "ethers"
+    path.write_text("".join(f"{mac} {name}\n" for mac, name in result.ethers.items()))
+    names = read_ethers(str(path))
+    answers, _ = read_folder(folder)
+    owners = {}
+    for device in (each.device for each in answers):
+        for port in device.interfaces or ():
+            owners.setdefault(port.mac, []).append((device.name, port.name))
+    expected = {
+        int(mac.replace(":", ""), 16): f"{ports[0][0]}:{ports[0][1]}"
+        for mac, ports in owners.items()
+        if len(ports) == 1 and mac not in ("", "00:00:00:00:00:00")
+    }
+    assert expected
+    assert expected.items() <= names.items()
+    assert len({name.partition(":")[0] for name in names.values()}) > 3
