@@ -242,6 +242,23 @@ class Known:
             for cause in self._places
         )
 
+    def way_explains(
+        self, taps: AbstractSet[str], hosts: AbstractSet[str], first_ns: int, last_ns: int
+    ) -> bool:
+        """Whether what passes these taps met a known fault that swallows all packets of a link, or
+        on the way to or from one of these hosts, after the same tap, packets that are never
+        answered."""
+        for cause in self._places:
+            place = cause.place
+            at = {place.from_tap, place.to_tap} - {None}
+            if not at or not at <= taps or not self._is_around(cause, first_ns, last_ns):
+                continue
+            if cause.kind == "link-down" and first_ns <= cause.from_ns + AFTERMATH_NS:
+                return True  # later its flows have other ways
+            if cause.kind == "outage" or (cause.kind == "stalled" and place.host in hosts):
+                return True
+        return False
+
     def misplaced(self, flow: Flow, first_ns: int, last_ns: int) -> bool:
         """Whether the taps of `flow` seem to see its packets in the wrong order, because a clock is
         wrong, and a known loss between taps is what seems to be before the first tap."""
