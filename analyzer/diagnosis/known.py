@@ -259,6 +259,19 @@ class Known:
                 return True
         return False
 
+    def loses_at(
+        self, last_tap: str | None, next_tap: str | None, first_ns: int, last_ns: int
+    ) -> bool:
+        """Whether a known loss is after the last tap that saw packets, or before the next one on
+        their way: that of their answers."""
+        return any(
+            cause.kind in LOSSES
+            and (at := (cause.place.from_tap, cause.place.to_tap)) != (None, None)
+            and at in ((last_tap, None), (None, next_tap))
+            and self._is_around(cause, first_ns, last_ns)
+            for cause in self._places
+        )
+
     def misplaced(self, flow: Flow, first_ns: int, last_ns: int) -> bool:
         """Whether the taps of `flow` seem to see its packets in the wrong order, because a clock is
         wrong, and a known loss between taps is what seems to be before the first tap."""

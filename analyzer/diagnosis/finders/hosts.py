@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -204,15 +204,18 @@ SPURIOUS_SHARE = 0.5
 
 def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
     """Flows whose sender waited for a timeout: tail loss, lost ACKs, or late answers."""
-    flows = []
+    ways = {}
     for flow in case.flows:
         resent = case.measuring.troubles.of(flow.id, RESENT)
         if resent is None or not timeouts_of(flow):
             continue
         span = resent.first_ns, resent.last_ns
-        if not _is_effect(case, known, TIMEOUT_CAUSES, flow, span):
-            flows.append(flow)
-    for group, way in _by_place(case, flows):
+        if _is_effect(case, known, TIMEOUT_CAUSES, flow, span):
+            continue
+        way = _way(case, flow)
+        if not known.loses_at(*way, *span):
+            ways[flow.id] = way
+    for group, way in _by_place(case, ways):
         yield _timeout_recovery(case, group, way)
 
 
@@ -239,15 +242,14 @@ class _Way(NamedTuple):
     """The next tap on the way, which did not: that of the ACKs."""
 
 
-def _by_place(case: Case, flows: list[Flow]) -> Iterator[tuple[list[Flow], _Way]]:
+def _by_place(case: Case, ways: Mapping[int, _Way]) -> Iterator[tuple[list[Flow], _Way]]:
     """Groups of flows with a common host, and the taps before and after the place where all their
     packets or ACKs may vanish; those with the same taps are one group. Of flows that share one of
     the two taps only, the fault is there; without any it is unknown."""
     groups: dict[_Way, list[list[Flow]]] = {}
-    for group in by_any_host(flows):
-        ways = [_way(case, flow) for flow in group]
-        last = only(way.after or "" for way in ways) or None
-        following = only(way.before or "" for way in ways) or None
+    for group in by_any_host(case.flows[f] for f in ways):
+        last = only(ways[flow.id].after or "" for flow in group) or None
+        following = only(ways[flow.id].before or "" for flow in group) or None
         way = _Way(last, None if last else following)
         groups.setdefault(way, []).append(group)
     for way, parts in groups.items():
