@@ -193,6 +193,17 @@ class Known:
             for cause in self._by_flow.get(flow, ())
         )
 
+    def lost_over_link(self, flow: int, first_ns: int, last_ns: int) -> bool:
+        """Whether a link, known by the flows that left it, went down and lost what this flow lost
+        between these times."""
+        return any(
+            cause.kind == "link-down"
+            and None in (cause.place.from_tap, cause.place.to_tap)
+            and cause.from_ns - REROUTED_NS <= first_ns
+            and last_ns <= cause.from_ns + AFTERMATH_NS
+            for cause in self._by_flow.get(flow, ())
+        )
+
     def troubled(self, taps: AbstractSet[str], kinds: Collection[Kind] | None = None) -> bool:
         """Whether a known fault, of one of these kinds, is at one of these taps."""
         return any(
