@@ -302,7 +302,7 @@ def _all_timed(flow: Flow) -> bool:
     """Whether the completion time of each message of a flow is known."""
     messages = flow.message_statistics
     timed = 0 if messages.completion_ns is None else messages.completion_ns.count
-    return timed >= messages.count + messages.incomplete
+    return timed >= (messages.count or 0) + (messages.incomplete or 0)
 
 
 def _may_wait_at_end(case: Case, flow: Flow) -> bool:
