@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from ..measures.measuring import Measuring
 from ..measures.spraying import tap_places
 from ..measures.troubles import LATE, LATE_AFTER
 from ..results.analysis import CaptureLoss, Hop, TapClock
-from ..results.base import Event, Imbalance
+from ..results.base import Imbalance
 from ..results.captures import CaptureSummary, Ended
 from ..results.flow import Connection, Flow
 from ..results.mrc import Mrc
@@ -40,7 +40,6 @@ class Case:
     hops: Sequence[Hop]
     capture_losses: Sequence[CaptureLoss]
     clocks: Sequence[TapClock]
-    events: Sequence[Event]
     mrc: Mrc | None
     complete: bool
     """False when the analysis was interrupted."""
@@ -49,6 +48,8 @@ class Case:
     dscp_priority: Mapping[int, int] | None = None
     """Priority by DSCP, as far as the user states the setting of the switches; None: no option of
     this analysis states it."""
+    failed_in_logs: Collection[int] = ()
+    """Flows whose queue pair the logs of the job report as failed."""
 
     @property
     def is_whole(self) -> bool:

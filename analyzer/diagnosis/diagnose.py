@@ -15,6 +15,7 @@ from ..results.flow import Flow
 from ..summary.hidden import gaps_in
 from ..summary.trust import capture_of
 from ..track.state import REQUESTS, RESPONSES
+from ..wire.bth import PSN_HALF, PSN_MASK
 from ..words import printable
 from .case import Case, lost_or_late, priorities_of, queue_pairs, unmapped
 from .finders import captures, delays, hosts, losses, marks, moves, mrc, placement
@@ -277,14 +278,42 @@ def _answers(case: Case) -> Iterator[str]:
 
 
 QUIET_NS = 2 * SILENCE_NS
-"""After so long without a packet nothing shows whether a queue pair had work to do or hung."""
+"""A request that waits so long for its answer is stalled."""
 
 
 def _may_have_waited(case: Case, flow: Flow) -> bool:
-    """Whether the sender waited for a timeout, or sent nothing for long, then or at the end."""
+    """Whether the sender waited for a timeout, or a request long for its answer, then or at the
+    end; also where a log reports that its queue pair failed. A sender without a request that waits
+    has nothing to send."""
+    if flow.recovery.timeout_ns is not None or flow.id in case.failed_in_logs:
+        return True
+    if not flow.request_packets:
+        return False  # its peer asks and waits
+    waits = flow.message_statistics.completion_ns, flow.latency.request_to_ack_ns
+    if any(wait is not None and wait.max >= QUIET_NS for wait in waits):
+        return True
+    if flow.idle_gaps.max_ns >= QUIET_NS and not _all_timed(flow):
+        return True  # one whose answer is not known may have waited
     end_ns = max(capture.last_time_ns or 0 for capture in case.captures)
-    silence_ns = max(flow.idle_gaps.max_ns, end_ns - flow.last_time_ns)
-    return flow.recovery.timeout_ns is not None or silence_ns >= QUIET_NS
+    return end_ns - flow.last_time_ns >= QUIET_NS and _may_wait_at_end(case, flow)
+
+
+def _all_timed(flow: Flow) -> bool:
+    """Whether the completion time of each message of a flow is known."""
+    messages = flow.message_statistics
+    timed = 0 if messages.completion_ns is None else messages.completion_ns.count
+    return timed >= (messages.count or 0) + (messages.incomplete or 0)
+
+
+def _may_wait_at_end(case: Case, flow: Flow) -> bool:
+    """Whether the last request of a flow may have no answer, or only a part of a READ's."""
+    if _all_timed(flow):
+        return False
+    if case.flows[case.peers[flow.id]].response_packets:
+        return True
+    progress = case.measuring.troubles.progress(flow.id)
+    unanswered = int(progress["run_next"]) - 1 - int(progress["ack_psn"]) & PSN_MASK
+    return not progress["acked"] or not progress["run_known"] or 0 < unanswered < PSN_HALF
 
 
 def _is_answered(case: Case, flow: Flow) -> bool:

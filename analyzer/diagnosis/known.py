@@ -193,6 +193,17 @@ class Known:
             for cause in self._by_flow.get(flow, ())
         )
 
+    def lost_over_link(self, flow: int, first_ns: int, last_ns: int) -> bool:
+        """Whether a link, known by the flows that left it, went down and lost what this flow lost
+        between these times."""
+        return any(
+            cause.kind == "link-down"
+            and None in (cause.place.from_tap, cause.place.to_tap)
+            and cause.from_ns - REROUTED_NS <= first_ns
+            and last_ns <= cause.from_ns + AFTERMATH_NS
+            for cause in self._by_flow.get(flow, ())
+        )
+
     def troubled(self, taps: AbstractSet[str], kinds: Collection[Kind] | None = None) -> bool:
         """Whether a known fault, of one of these kinds, is at one of these taps."""
         return any(
@@ -238,6 +249,36 @@ class Known:
             (cause.kind in (*QUEUE_CAUSES, *SLOWNESS, "reordering") or is_slow_path(cause))
             and (there := {cause.place.from_tap, cause.place.to_tap} - {None})
             and there <= taps
+            and self._is_around(cause, first_ns, last_ns)
+            for cause in self._places
+        )
+
+    def way_explains(
+        self, taps: AbstractSet[str], hosts: AbstractSet[str], first_ns: int, last_ns: int
+    ) -> bool:
+        """Whether what passes these taps met a known fault that swallows all packets of a link, or
+        on the way to or from one of these hosts, after the same tap, packets that are never
+        answered."""
+        for cause in self._places:
+            place = cause.place
+            at = {place.from_tap, place.to_tap} - {None}
+            if not at or not at <= taps or not self._is_around(cause, first_ns, last_ns):
+                continue
+            if cause.kind == "link-down" and first_ns <= cause.from_ns + AFTERMATH_NS:
+                return True  # later its flows have other ways
+            if cause.kind == "outage" or (cause.kind == "stalled" and place.host in hosts):
+                return True
+        return False
+
+    def loses_at(
+        self, last_tap: str | None, next_tap: str | None, first_ns: int, last_ns: int
+    ) -> bool:
+        """Whether a known loss is after the last tap that saw packets, or before the next one on
+        their way: that of their answers."""
+        return any(
+            cause.kind in LOSSES
+            and (at := (cause.place.from_tap, cause.place.to_tap)) != (None, None)
+            and at in ((last_tap, None), (None, next_tap))
             and self._is_around(cause, first_ns, last_ns)
             for cause in self._places
         )

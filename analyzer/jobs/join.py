@@ -104,6 +104,8 @@ class Joined:
 
     owners: dict[int, Owner] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    failed: set[int] = field(default_factory=set)
+    """Flows whose queue pair a log reports as failed, or of an address where one failed."""
     notes: list[str] = field(default_factory=list)
 
 
@@ -166,6 +168,7 @@ class Join:
         self._dated = any(pair.time_ns is not None for pair in pairs)
         self._later = self._ambiguous = self._undated = self._elsewhen = self._several_ranks = 0
         self._unplaced: list[str] = []
+        self._failed_flows: set[int] = set()
         """Errors of which the logs name no queue pair or address that is known."""
         self._old = self._oldest_ns = 0
         if cm is not None:
@@ -192,7 +195,7 @@ class Join:
             )
             if (pair := near or far) is not None:
                 self._note_age(pair, flow)
-        return Joined(owners, self._events(at_end), self._notes(owners))
+        return Joined(owners, self._events(at_end), self._failed_flows, self._notes(owners))
 
     def _pair_connections(self, seen: list[NamedFlow]) -> None:
         """Pair the flows of connections of which a log names both ends."""
@@ -291,6 +294,11 @@ class Join:
             ):
                 self._elsewhen += 1
                 continue
+            if number is not None:
+                self._failed_flows.add(number)
+            elif is_here:
+                ends = self._ends(error, pair)
+                self._failed_flows |= {f.number for f in self._flows if {f.src, f.dst} & ends}
             text = _error_text(error, pair)
             if is_unplaced:
                 self._unplaced.append(text)
@@ -355,10 +363,14 @@ class Join:
 
     def _is_here(self, error: LoggedError, pair: LoggedPair | None, places: _Places) -> bool:
         """Whether an error is of an address, or else of a process, in the capture."""
+        return not self._ends(error, pair).isdisjoint(places.addresses)
+
+    def _ends(self, error: LoggedError, pair: LoggedPair | None) -> set[str | None]:
+        """The addresses that an error is about, or else those of its process."""
         addresses = {error.local, error.remote, None if pair is None else self._address(pair)}
         if addresses == {None}:
             addresses = {self._local(error), *self._speakers.get(error.speaker, ())}
-        return not addresses.isdisjoint(places.addresses)
+        return addresses
 
     def _is_unplaced(self, error: LoggedError, pair: LoggedPair | None) -> bool:
         """Whether nothing shows which addresses an error is about."""

@@ -276,11 +276,11 @@ class Pipeline:
             hops=hops,
             capture_losses=losses,
             clocks=clocks,
-            events=events,
             mrc=mrc,
             complete=complete,
             filtered=filtered or measuring.ended.in_part,
             dscp_priority=options.dscp_priority,
+            failed_in_logs=joined.failed,
         )
         checks = measuring.conformance
         return Analysis(

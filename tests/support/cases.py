@@ -55,7 +55,6 @@ def case_of(rows=(), *, table=None, taps=("tap",), captures=None, **changes):
             "hops": [],
             "capture_losses": [],
             "clocks": [],
-            "events": [],
             "mrc": None,
             "complete": True,
             "filtered": False,

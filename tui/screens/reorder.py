@@ -10,8 +10,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
-from ...analyzer.results.base import HistogramBin, Quantiles
+from ...analyzer.results.base import HistogramBin, PathShare, Quantiles
 from ...analyzer.results.flow import Flow, Reordering
+from ...analyzer.words import printable
 from ...report import human
 from ...report.human import UNICODE
 from ..grid import Cell, Grid, GridColumn
@@ -135,14 +136,14 @@ class ReorderScreen(RoceScreen):
             grid.show(len(bars), partial(bucket_cells, bars, room))
 
     def _below(self, flow: Flow, snapshot: Snapshot) -> Text:
-        late = [path for path in flow.paths if path.reordered_packets]
+        late = [path for path in paths_of(flow) if path.reordered_packets]
         total = sum(path.reordered_packets for path in late)
         text = Text(no_wrap=True, overflow="ellipsis")
         where = " at the first tap" if flow.tap_copies else ""
         text.append(f"view {self._view} (o)   late packets{where} by path: ", "dim")
         for path in sorted(late, key=lambda p: -p.reordered_packets)[:4]:
             share = path.reordered_packets / total
-            text.append(f"{path.path} ", "bold")
+            text.append(f"{printable(path.path.split('.pcap')[0])} ", "bold")
             text.append(f"{human.percent(share)} (carries {human.percent(path.share)})  ")
         if not late:
             text.append("none")
@@ -181,6 +182,12 @@ class ReorderScreen(RoceScreen):
                 bar = bars[grid.cursor]
                 self.view.wanted_late = Late(measure, *bar.span), f"{word} {bar.label}"
         self.host.go("packets")
+
+
+def paths_of(flow: Flow) -> Sequence[PathShare]:
+    """The taps or links that saw the packets first, where several did; else the paths by port."""
+    by_tap = [each.paths for each in flow.spraying if each.path_by == "tap"]
+    return by_tap[0] if by_tap and len(flow.taps) > 1 else flow.paths
 
 
 def bucket_cells(bars: Sequence[Bar], room: int, row: int) -> Sequence[Cell]:

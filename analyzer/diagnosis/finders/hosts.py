@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,12 @@ from ...results.flow import Flow
 from ...summary.hidden import gaps_in
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
-from ..case import Case
+from ..case import Case, seen_in_part
 from ..finding import (
     Death,
+    after,
     answered_elsewhere,
+    before,
     by_any_host,
     by_hosts,
     cheap,
@@ -122,7 +124,8 @@ def stalled(case: Case, known: Known) -> Iterator[Finding]:
         if death is None or death.why == "refused":
             continue
         span = death.since_ns, case.last_ns
-        if not known.explains(STALL_CAUSES, flow.id, *span) and not known.cut_off(flow.src, *span):
+        explained = known.explains(STALL_CAUSES, flow.id, *span) or known.cut_off(flow.src, *span)
+        if not explained and not known.way_explains(_taps_of(case, flow), {flow.dst}, *span):
             dead[flow.id] = death
     near = _near_the_taps(case) if dead else set()
     for group in by_hosts(case.flows[f] for f in dead):
@@ -139,8 +142,11 @@ def _stall(case: Case, group: list[Flow], dead: dict[int, Death], near: set[str]
     sources, receivers = {flow.src for flow in group}, {flow.dst for flow in group}
     step = "check that the receiver's queue pair exists and answers; capture on the way to it"
     hidden = case.measuring.many_taps and near.isdisjoint(receivers)
+    taps = _last_taps(case, dead) if hidden else []
     if hidden:
-        last = _last_taps(case, dead)
+        names = [] if case.tap_hops is None else case.tap_hops.names
+        last = ", ".join(sorted(printable(names[tap]) for tap in taps)[:MOST_TAPS])
+        last += f" and {len(taps) - MOST_TAPS} more" if len(taps) > MOST_TAPS else ""
         seen = f", never seen after {last}" if last else ""
         what += f"{seen}: the receiver is dead, or packets are lost between it and the last tap"
         step = "capture on the link of the receiver; check that its queue pair exists and answers"
@@ -149,6 +155,8 @@ def _stall(case: Case, group: list[Flow], dead: dict[int, Death], near: set[str]
         case,
         "stalled",
         Place(
+            from_tap=case.registry.tap_names[taps[0]] if len(taps) == 1 else None,
+            direction="after the tap" if taps else None,
             host=next(iter(receivers)) if len(receivers) == 1 else next(iter(sources)),
             dest_qp=group[0].dest_qp if len(group) == 1 else None,
         ),
@@ -164,17 +172,20 @@ def _stall(case: Case, group: list[Flow], dead: dict[int, Death], near: set[str]
     )
 
 
-def _last_taps(case: Case, dead: dict[int, Death]) -> str:
+def _last_taps(case: Case, dead: dict[int, Death]) -> list[int]:
     """The taps after which no tap saw the packets without an answer."""
     if case.tap_hops is None:
-        return ""
+        return []
     ended = case.tap_hops.ended
     ended = ended[np.isin(ended["flow"], list(dead))]
     since = np.array([dead[flow].since_ns for flow in ended["flow"].tolist()], np.int64)
-    taps = np.unique(ended["tap"][ended["last_ns"] >= since]).tolist()
-    names = sorted(printable(case.tap_hops.names[tap]) for tap in taps)
-    more = f" and {len(names) - MOST_TAPS} more" if len(names) > MOST_TAPS else ""
-    return ", ".join(names[:MOST_TAPS]) + more
+    return np.unique(ended["tap"][ended["last_ns"] >= since]).tolist()
+
+
+def _taps_of(case: Case, flow: Flow) -> set[str]:
+    """The taps that see a flow or its answers."""
+    peer = case.peers.get(flow.id)
+    return {*flow.taps, *(() if peer is None else case.flows[peer].taps)}
 
 
 def _near_the_taps(case: Case) -> set[str]:
@@ -193,24 +204,93 @@ SPURIOUS_SHARE = 0.5
 
 def timeout_recoveries(case: Case, known: Known) -> Iterator[Finding]:
     """Flows whose sender waited for a timeout: tail loss, lost ACKs, or late answers."""
-    flows = []
+    ways = {}
     for flow in case.flows:
         resent = case.measuring.troubles.of(flow.id, RESENT)
         if resent is None or not timeouts_of(flow):
             continue
         span = resent.first_ns, resent.last_ns
-        ends = flow.src, flow.dst
-        peer = case.peers.get(flow.id)
-        taps = {*flow.taps, *(() if peer is None else case.flows[peer].taps)}
-        if not (
-            known.explains(TIMEOUT_CAUSES, flow.id, *span)
-            or known.host_explains(ends, *span)
-            or known.loses_answers(flow, *span)
-            or known.queue_explains(taps, *span)
-        ):
-            flows.append(flow)
-    for group in by_any_host(flows):
-        yield _timeout_recovery(case, group)
+        if _is_effect(case, known, TIMEOUT_CAUSES, flow, span):
+            continue
+        way = _way(case, flow)
+        if not known.loses_at(*way, *span):
+            ways[flow.id] = way
+    for group, way in _by_place(case, ways):
+        yield _timeout_recovery(case, group, way)
+
+
+def _is_effect(
+    case: Case, known: Known, causes: tuple[Kind, ...], flow: Flow, span: tuple[int, int]
+) -> bool:
+    """Whether a known fault explains why a sender waited, and went back, between these times."""
+    ends, taps = {flow.src, flow.dst}, _taps_of(case, flow)
+    return (
+        known.explains(causes, flow.id, *span)
+        or known.host_explains(ends, *span)
+        or known.loses_answers(flow, *span)
+        or known.way_explains(taps, ends, *span)
+        or known.queue_explains(taps, *span)
+    )
+
+
+class _Way(NamedTuple):
+    """Where packets, or their ACKs, vanish on the way from a sender to a receiver and back."""
+
+    after: str | None
+    """The last tap that saw them."""
+    before: str | None
+    """The next tap on the way, which did not: that of the ACKs."""
+
+
+def _by_place(case: Case, ways: Mapping[int, _Way]) -> Iterator[tuple[list[Flow], _Way]]:
+    """Groups of flows with a common host, and the taps before and after the place where all their
+    packets or ACKs may vanish; those with the same taps are one group. Of flows that share one of
+    the two taps only, the fault is there; without any it is unknown."""
+    groups: dict[_Way, list[list[Flow]]] = {}
+    for group in by_any_host(case.flows[f] for f in ways):
+        last = only(ways[flow.id].after or "" for flow in group) or None
+        following = only(ways[flow.id].before or "" for flow in group) or None
+        way = _Way(last, None if last else following)
+        groups.setdefault(way, []).append(group)
+    for way, parts in groups.items():
+        if way == _Way(None, None):
+            yield from ((group, way) for group in parts)
+        else:
+            yield [flow for group in parts for flow in group], way
+
+
+def _way(case: Case, flow: Flow) -> _Way:
+    """None where gaps or ways without a tap hide it; or where no tap sees the answers, and the
+    sender may go back to what it sent on another way, before the tap saw the flow."""
+    peer = case.peers.get(flow.id)
+    both = flow if peer is None else case.flows[peer]
+    hidden = any(gaps_in(one, case.gaps) or seen_in_part(one) for one in (flow, both))
+    if hidden or (peer is None and not answered_elsewhere(case, flow)):
+        return _Way(None, None)
+    seen = both if _have_arrived(case, [flow]) else flow
+    if case.tap_hops is None:
+        return _Way(only(seen.taps), None)
+    names = case.registry.tap_names
+    last = case.tap_hops.last_taps().get(seen.id)
+    heard = None if seen is both else case.tap_hops.first_taps().get(both.id)
+    return _Way(*(None if tap is None else names[tap] for tap in (last, heard)))
+
+
+def _have_arrived(case: Case, group: list[Flow]) -> bool:
+    """Whether the receivers had most of the retransmitted packets: they acknowledge them again, or
+    their ACKs passed the tap before."""
+    troubles = case.measuring.troubles
+    twice, late = (
+        sum(trouble.packets for flow in group if (trouble := troubles.of(flow.id, kind)))
+        for kind in (ACKED_AGAIN, RESENT_AFTER_ACK)
+    )
+    packets = sum(map(timeouts_of, group))
+    return twice >= SPURIOUS_SHARE * packets or late >= SPURIOUS_SHARE * _timeouts(group)
+
+
+def _timeouts(group: list[Flow]) -> int:
+    """How often the senders waited for a timeout."""
+    return sum(flow.recovery.timeout_ns.count for flow in group if flow.recovery.timeout_ns)
 
 
 def timeouts_of(flow: Flow) -> int:
@@ -218,50 +298,59 @@ def timeouts_of(flow: Flow) -> int:
     return (flow.recovery.retransmitted_by or {}).get("timeout", 0)
 
 
-def _timeout_recovery(case: Case, group: list[Flow]) -> Finding:
-    troubles = case.measuring.troubles
+def _timeout_recovery(case: Case, group: list[Flow], place: _Way) -> Finding:
+    troubles, tap = case.measuring.troubles, place.after
     hits = {flow.id: timeouts_of(flow) for flow in group}
     resent = [trouble for flow in group if (trouble := troubles.of(flow.id, RESENT))]
-    twice = sum(t.packets for flow in group if (t := troubles.of(flow.id, ACKED_AGAIN)))
     could = sum(flow.request_packets for flow in group)
     packets = sum(hits.values())
     waits = [flow.recovery.timeout_ns for flow in group if flow.recovery.timeout_ns]
     longest = max((wait.max for wait in waits), default=0.0)
-    arrived = twice >= SPURIOUS_SHARE * packets
+    arrived = _have_arrived(case, group)
     after_ack = sum(t.packets for flow in group if (t := troubles.of(flow.id, RESENT_AFTER_ACK)))
-    late = arrived and after_ack < SPURIOUS_SHARE * sum(wait.count for wait in waits)
+    late = arrived and after_ack < SPURIOUS_SHARE * _timeouts(group)
     answers = [case.flows[peer] for f in group if (peer := case.peers.get(f.id)) is not None]
     in_gaps = any(gaps_in(flow, case.gaps) for flow in (*group, *answers))
     one_way = len({(flow.src, flow.dst) for flow in group}) == 1
     way = f"from {hosts(group)}" if one_way else f"between {printable(_between(group))}"
+    lost_at = before(case, place.before) if place.before else after(case, tap)
     why = (
         "the ACKs arrived late"
         if late
-        else "the ACKs were late or lost after the tap"
+        else f"the ACKs were late or lost {lost_at}"
         if arrived
         else "no NAK was captured"
         if in_gaps
+        else f"no NAK came; they or their ACKs are lost {lost_at}"
+        if place != _Way(None, None) and case.measuring.many_taps
         else "no NAK came"
     )
     says = f"wait for timeouts (up to {duration(longest)}): {why}"
     ends = {host for flow in group for host in (flow.src, flow.dst)}
+    far = sorted(ends - _near_the_taps(case))
     step = "look for loss of last packets or of ACKs"
-    if case.measuring.many_taps and ends <= _near_the_taps(case):
-        step += " in these hosts, their NICs and between the taps and them"
-    else:
+    if not case.measuring.many_taps:
         step += "; a capture at the other host shows where"
+    elif far:
+        more = f" and {len(far) - 1} more" if len(far) > 1 else ""
+        step += f"; a capture on the link of {printable(far[0])}{more} shows where"
+    else:
+        step += " in these hosts, their NICs and between the taps and them"
     unseen = all(answered_elsewhere(case, flow) for flow in group)
     if unseen:
-        says = "are retransmitted: lost or late after the tap; their answers are seen at no tap"
+        says = f"are retransmitted: lost or late {lost_at}; their answers are seen at no tap"
         step = "capture the paths of the answers as well, and the links after this one"
+    end = only((flow.src if arrived else flow.dst) for flow in group)
+    at_end = tap is not None and case.measuring.many_taps and end not in far
+    host = only(flow.dst for flow in group) if late else end if at_end else _shared_host(group)
     return finding(
         case,
         "timeout-recovery",
         Place(
-            direction=f"between {_between(group)}",
-            host=only(flow.dst for flow in group)
-            or only(flow.src for flow in group)
-            or _shared_host(group),
+            from_tap=tap,
+            to_tap=place.before,
+            direction="after the tap" if tap else f"between {_between(group)}",
+            host=host,
         ),
         could,
         f"{packets_of(packets, could)} {way} {says}",
@@ -317,8 +406,7 @@ def retry_storms(case: Case, known: Known) -> Iterator[Finding]:
         if resent is None or few or case.flows[f].retransmitted_packets is None:
             continue
         flow, span = case.flows[f], (resent.first_ns, resent.last_ns)
-        explained = known.explains(RETRY_CAUSES, f, *span)
-        if not explained and not known.host_explains((flow.src, flow.dst), *span):
+        if not _is_effect(case, known, RETRY_CAUSES, flow, span):
             stormy.append(flow)
     for group in by_hosts(stormy):
         resent_by = troubles.by_flow(RESENT, (flow.id for flow in group))

@@ -597,12 +597,14 @@ def losses_before(case: Case, known: Known) -> Iterator[Finding]:
 
 
 def _is_lost_elsewhere(case: Case, known: Known, flow: Flow) -> bool:
-    """Whether the sender lost a port or all of its links, or a wrong clock makes it seem so."""
+    """Whether the sender lost a port or all of its links, the flow left a link that went down, or a
+    wrong clock makes it seem so."""
     troubles = case.measuring.troubles
     seen = [t for kind in (RECOVERED_LOSS, JUMPED) if (t := troubles.of(flow.id, kind))]
     span = span_of(seen) if seen else (flow.first_time_ns, flow.last_time_ns)
     return (
         known.hit_by("mrc-path", flow.id, *span)
+        or known.lost_over_link(flow.id, *span)
         or known.overflows(flow)
         or known.cut_off(flow.src, *span)
         or known.misplaced(flow, *span)
@@ -958,7 +960,7 @@ FINDERS = (
         hop_losses,
         ("loss", "selective-loss", "blackhole", "outage", "rate-limit", "link-down", "incast"),
     ),
-    Finder(losses_before, ("loss",), after=("hop_losses", "retired_values")),
+    Finder(losses_before, ("loss",), after=("hop_losses", "retired_values", "hop_moves")),
     Finder(losses_of_ended, ("loss",)),
     Finder(
         losses_after,

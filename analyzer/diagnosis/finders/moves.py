@@ -9,12 +9,14 @@ import numpy as np
 from ...measures.hops.hops import TapHops
 from ...measures.hops.state import START
 from ...measures.hops.vantage import parts_of
+from ...measures.troubles import JUMPED, LOST_AFTER, RECOVERED_LOSS
 from ...results.diagnosis import Finding, Place
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import device_words, printable
 from ..case import Case
-from ..finding import counted, finding
-from ..known import REHASH_CAUSES, REROUTED_NS, Finder, Known
+from ..finding import counted, finding, span_of
+from ..known import AFTERMATH_NS, REHASH_CAUSES, REROUTED_NS, Finder, Known
+from .losses import lost_before
 
 MOST_MOVES = 4
 PACKETS_PER_MOVE = 10
@@ -65,10 +67,11 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
             continue
         move = _move(case, device, cluster, first, last)
         soon = down and first - max(down.values()) <= REROUTED_NS
-        if soon and (device is None or move.place.to_tap in down):
+        link = move.place.to_tap or move.place.from_tap
+        if soon and (device is None or link in down):
             continue
         if move.kind == "link-down":
-            down[move.place.to_tap] = first
+            down[link] = first
         yield move
 
 
@@ -127,11 +130,20 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
     link = printable(names[int(left[0])])
     if abandoned:
         nothing = "nothing comes" if device is None else f"{device_words(device)} sends nothing"
+        tap = taps[int(left[0])]
+        before, after = _lost_over(case, tap, first, last)
+        lost = {f: before.get(f, 0) + after.get(f, 0) for f in (*before, *after)}
+        packets = sum(lost.values()) or len(hits)
+        says = f"{nothing} over {link} any more: {moving} moved away"
+        place = Place(to_tap=tap, device=None if lost else device)
+        if sum(after.values()) > sum(before.values()):
+            place = Place(from_tap=tap)
         return finding(
-            case, "link-down", Place(to_tap=taps[int(left[0])], device=device), len(hits),
-            f"{nothing} over {link} any more: {moving} moved away",
+            case, "link-down", place, packets,
+            says + (f", at least {counted(packets, 'packet')} lost" if lost else ""),
             f"check the link {link}" + ("" if device else " and the routers before it"),
-            hits=hits, span=(first, last), severity="warning", costs=False, until_ns=None,
+            hits=dict.fromkeys(hits, 0) | lost if lost else hits, span=(first, last),
+            severity="warning", costs=bool(lost), until_ns=None, packets=packets,
         )  # fmt: skip
     back = " and back" if is_undone else ""
     from_links, to_links = _links(case.tap_hops, cluster)
@@ -147,6 +159,29 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
         until_ns=last if back else None,
         details={"left": ", ".join(from_links), "taken": ", ".join(to_links)},
     )  # fmt: skip
+
+
+def _lost_over(
+    case: Case, link: str, first: int, last: int
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Packets that the flows over a link lost before and after it, at the time of the moves only;
+    losses at the end of a run leave no trace."""
+    of, before, after = case.measuring.troubles.of, dict[int, int](), dict[int, int]()
+    for flow in case.flows:
+        if link not in flow.taps:
+            continue
+        kinds = (of(flow.id, kind) for kind in (RECOVERED_LOSS, JUMPED, LOST_AFTER))
+        seen = [trouble for trouble in kinds if trouble is not None]
+        if not seen:
+            continue
+        begin, end = span_of(seen)
+        if begin < first - REROUTED_NS or last + AFTERMATH_NS < end:
+            continue
+        if packets := lost_before(case, flow):
+            before[flow.id] = packets
+        if naked := of(flow.id, LOST_AFTER):
+            after[flow.id] = naked.packets
+    return before, after
 
 
 def _is_undone(case: Case, cluster: np.ndarray, went_back: np.ndarray) -> bool:

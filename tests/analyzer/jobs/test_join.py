@@ -293,6 +293,24 @@ def test_errors_of_the_log_are_events_at_their_time(joined, sender, seconds, tol
     )
 
 
+@pytest.mark.parametrize("with_time", [True, False])
+def test_a_queue_pair_that_failed_in_the_log_is_not_said_to_live(joined, sender, with_time):
+    """Others are; where the log names its host only, none of that host is."""
+    first = min(flow.first_time_ns for flow in joined(CLEAN).flows)
+    when = stamp(first / 1e9 + 1) if with_time else ""
+    log = [
+        *nccl("nodea", 100, 11, 3, "10.0.0.1", sender),
+        FAILED.format(stamp=when, qpn=sender[1]),
+        STATUS.format(stamp=when),
+    ]
+
+    def alive(result):
+        claims = [claim for claim in result.diagnosis.healthy if "none stalled" in claim]
+        return int(claims[0].split()[0]) if claims else 0
+
+    assert alive(joined(CLEAN, log)) < alive(joined(CLEAN))
+
+
 def errors(result):
     return [event for event in result.events if event.kind == "job_error"]
 

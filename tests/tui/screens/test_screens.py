@@ -7,6 +7,7 @@ import re
 import subprocess
 
 import factories_results as factories
+import msgspec
 import pytest
 from captures import data
 from job_logs import LOSSY, write_logs
@@ -14,7 +15,7 @@ from rings import measured, ring
 from tui_driver import Still, drive, each, text_of, typed
 
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
-from rocescope.tui.screens import paths
+from rocescope.tui.screens import paths, reorder
 from rocescope.tui.screens.ranks import NOTHING, pair_cells
 from rocescope.tui.session.judged import Judged
 from rocescope.tui.session.session import Session
@@ -300,3 +301,13 @@ def test_queue_pairs_have_their_ranks_where_logs_name_them(tmp_path):
     assert any("RANKS" in line and "FRAME" in line for line in events)
     assert any("11>3" in line or "3>11" in line for line in events)
     assert "RANKS" not in " ".join(drive([data(LOSSY)], [], (80, 24), text_of))
+
+
+@pytest.mark.parametrize(("taps", "names"), [({"up1": 9, "up2": 1}, ["up1"]), ({"up1": 10}, None)])
+def test_late_packets_are_told_by_link_where_several_links_are_seen(taps, names):
+    flow = factories.sprayed_flow(0)
+    links = factories.spraying([factories.path("up1", 10, 1.0, 3)], 1.0)
+    links = msgspec.structs.replace(links, path_by="tap", inferred=False)
+    flow = msgspec.structs.replace(flow, taps=taps, spraying=[*flow.spraying, links])
+    ports = [share.path for share in flow.paths]
+    assert [share.path for share in reorder.paths_of(flow)] == (names or ports)

@@ -7,7 +7,17 @@ import pytest
 from cases import case_of
 from cases import found as found_one_packet
 from conformance_traces import NAK, answer, last, write
-from fabric_captures import START_NS, Pair, between, drop, queue, simulate, warnings
+from fabric_captures import (
+    ACKNOWLEDGE,
+    START_NS,
+    Pair,
+    between,
+    drop,
+    place_of,
+    queue,
+    simulate,
+    warnings,
+)
 from fabric_captures import diagnosis as diagnosis_of
 from fabric_captures import write as write_taps
 from factories_results import diagnosis
@@ -23,6 +33,7 @@ from rocescope.analyzer.diagnosis.finders.hosts import (
     traffic_classes,
 )
 from rocescope.analyzer.diagnosis.known import Known
+from rocescope.analyzer.results.diagnosis import Place
 
 BEGIN = [write(0, at=0), last(1, at=1), answer(1, at=9), last(2, at=10)]
 
@@ -189,6 +200,78 @@ def test_retransmissions_whose_answers_pass_no_tap():
     (one,) = found_timeout_recovery(rows)
     assert "lost or late after the tap; their answers are seen at no tap" in one.sentence
     assert one.confidence == "possible"
+
+
+FROM, UNTIL = 100_000_000, 300_000_000
+
+
+@pytest.mark.parametrize(
+    ("leaf", "after", "before", "step"),
+    [
+        ("leaf1", None, "leaf1-spine2", "on the link of 10.0.1.1 and 2 more"),
+        ("leaf2", "leaf2-spine2", None, "on the link of 10.0.1.1 and 2 more"),
+    ],
+)
+def test_the_uplinks_of_a_leaf_show_where_acks_vanish(tmp_path, leaf, after, before, step):
+    """Data goes over several links, the lost ACKs over one."""
+    acks = between(
+        "leaf2-spine2", "leaf1-spine2", drop, FROM, UNTIL, lambda p: p.opcode == ACKNOWLEDGE
+    )
+    taps = {tap: seen for tap, seen in simulate(fault=acks).taps.items() if tap.startswith(leaf)}
+    uplinks = {tap: seen for tap, seen in taps.items() if "spine" in tap}
+    (one,) = warnings(diagnosis_of(write_taps(tmp_path, uplinks)))
+    assert one.kind == "timeout-recovery"
+    assert place_of(one)[:2] == (after, before)
+    assert f"lost before {before}" in one.sentence or f"lost after {after}" in one.sentence
+    assert step in one.next_step
+
+
+@pytest.mark.parametrize("leaf", ["leaf1", "leaf2", ""])
+def test_one_outage_is_one_finding_in_every_view(tmp_path, leaf):
+    """Of data and of ACKs of other flows, which wait for timeouts."""
+    down = between("leaf1-spine2", "leaf2-spine2", drop, FROM, UNTIL)
+    taps = simulate(fault=down).taps.items()
+    some = {tap: seen for tap, seen in taps if not leaf or tap.startswith(f"{leaf}-")}
+    (one,) = warnings(diagnosis_of(write_taps(tmp_path, some)))
+    assert one.kind == ("loss" if leaf else "outage")
+
+
+def test_a_one_way_capture_of_a_flow_that_came_from_another_link_names_no_place():
+    """Its sender goes back to packets that the tap has not seen: they were lost elsewhere."""
+    rows = [write(5, at=0), last(6, at=10)]
+    rows += [write(psn, at=4000 + psn, ip_id=80 + psn) for psn in (5, 6)]
+    (one,) = timeout_recoveries(case_of(rows), Known())
+    assert (one.place.from_tap, one.place.to_tap) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "later_ns", "explained"),
+    [
+        ("link-down", {"to_tap": "tap"}, 0, True),
+        ("link-down", {"to_tap": "other"}, 0, False),
+        ("link-down", {"to_tap": "tap"}, -6_000_000_000, False),
+        ("outage", {"from_tap": "tap"}, 0, True),
+        ("outage", {"from_tap": "tap", "to_tap": "other"}, 0, False),
+        ("stalled", {"from_tap": "tap", "host": "10.0.0.2"}, 0, True),
+        ("stalled", {"from_tap": "tap", "host": "10.0.0.9"}, 0, False),
+        ("loss", {"from_tap": "tap", "direction": "after the tap"}, 0, True),
+        ("loss", {"to_tap": "tap", "direction": "before the tap"}, 0, False),
+    ],
+)
+def test_a_fault_at_the_same_place_explains_timeouts_of_other_flows(
+    kind, place, later_ns, explained
+):
+    case = case_of(LOST)
+    cause = msgspec.structs.replace(
+        diagnosis().findings[0],
+        kind=kind,
+        severity="critical",
+        flows=[],
+        place=Place(**place),
+        from_ns=case.first_ns + later_ns,
+        until_ns=None,
+    )
+    assert (not list(timeout_recoveries(case, Known([cause])))) == explained
 
 
 def test_a_known_loss_explains_it():

@@ -12,6 +12,7 @@ from fabric_captures import (
     by_port,
     delay,
     diagnosis,
+    drop,
     flows_of,
     place_of,
     severe,
@@ -181,6 +182,24 @@ def test_the_uplinks_of_one_leaf_show_the_link_that_went_down(leaf, tmp_path):
     assert (one.kind, one.place.device) == ("link-down", f"leaf{leaf}")
     assert flows_of(one) == moved(run, leaf)[0]
     assert abs(one.from_ns - START_NS - FROM) < 8 * MS
+
+
+@pytest.mark.parametrize(
+    ("leaf", "place", "least"), [(1, ("leaf1-spine2", None), 2), (2, (None, "leaf2-spine2"), 70)]
+)
+def test_what_a_link_lost_before_flows_left_it_is_part_of_its_finding(leaf, place, least, tmp_path):
+    """Nothing comes over the link before the routers notice: losses and timeouts have one cause."""
+    noticed = FROM + 60 * MS
+    away = away_from_spine_2(1, 2, 3, 4)
+    run = simulate(
+        route=lambda packet, now: (away if now >= noticed else by_port)(packet, now),
+        fault=between("leaf1-spine2", "leaf2-spine2", drop, FROM, noticed + MS),
+    )
+    uplinks = {tap: seen for tap, seen in run.taps.items() if f"leaf{leaf}-spine" in tap}
+    (one,) = severe(tmp_path, Run(uplinks, run.hits))
+    assert (one.kind, place_of(one)[:2]) == ("link-down", place)
+    assert least <= one.packets <= len(run.lost)
+    assert f"at least {one.packets} packets lost" in one.sentence
 
 
 def test_the_uplinks_of_one_leaf_show_a_rehash(tmp_path):
