@@ -90,6 +90,7 @@ PROGRESS = np.dtype(
         ("base_psn", "u4"),  # where the latest rewind began
         ("rounds", "u4"),  # rewinds to this PSN in a row
         ("rounds_unanswered", "u4"),  # of these, since the latest answer
+        ("unasked", "u4"),  # rewinds while no seen request for an ACK was without an answer
         ("max_rounds", "u4"),
         ("max_rounds_psn", "u4"),
         ("max_rounds_naked", "u4"),  # NAKs of LOST_AFTER for this PSN in a row
@@ -332,6 +333,8 @@ def _update(arrays: TroubleArrays, start: Int, rows: Rows) -> Int:
                     acked = p.acked and psn_distance(psn, np.int64(p.ack_psn)) <= 0
                     if acked and v == verdicts.RETRANSMITTED:
                         _note(arrays, f, RESENT_AFTER_ACK, time, frame, tap, 1)
+                    elif p.asked_time <= p.answer_time or p.asked_time == time:
+                        p.unasked += 1
                 if p.resent_unanswered == 0:
                     p.resent_unanswered_time = time
                 p.resent_unanswered += 1

@@ -260,12 +260,14 @@ def _by_place(case: Case, ways: Mapping[int, _Way]) -> Iterator[tuple[list[Flow]
 
 
 def _way(case: Case, flow: Flow) -> _Way:
-    """None where gaps or ways without a tap hide it; or where no tap sees the answers, and the
-    sender may go back to what it sent on another way, before the tap saw the flow."""
+    """None where gaps or ways without a tap hide it; where no tap sees the answers, and the sender
+    may go back to what it sent on another way, before the tap saw the flow; and where it went back
+    although no packet that a tap saw asked for an ACK: the one that did was lost before."""
     peer = case.peers.get(flow.id)
     both = flow if peer is None else case.flows[peer]
     hidden = any(gaps_in(one, case.gaps) or seen_in_part(one) for one in (flow, both))
-    if hidden or (peer is None and not answered_elsewhere(case, flow)):
+    unheard = peer is None and not answered_elsewhere(case, flow)
+    if hidden or unheard or case.measuring.troubles.progress(flow.id)["unasked"]:
         return _Way(None, None)
     seen = both if _have_arrived(case, [flow]) else flow
     if case.tap_hops is None:

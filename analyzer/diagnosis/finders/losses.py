@@ -898,7 +898,9 @@ def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
         if packets <= 0 or explained:
             continue
         resent = [trouble for flow in senders if (trouble := troubles.of(flow.id, RESENT))]
-        could = max(sum(flow.data_packets for flow in of_hosts), packets)
+        seen_packets = sum(flow.data_packets for flow in of_hosts)
+        could = max(seen_packets, packets)
+        how_many = packets_of(packets, could) if seen_packets else counted(packets, "packet")
         tap = tap_of(case, seen) if senders and not case.measuring.many_taps else None
         where = f" {after(case, tap)}" if tap else ""
         yield finding(
@@ -906,7 +908,7 @@ def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
             "loss",
             Place(from_tap=tap, direction="after the tap" if tap else None, host=dst),
             could,
-            f"at least {packets_of(packets, could)} from {printable(src)} to {printable(dst)} are"
+            f"at least {how_many} from {printable(src)} to {printable(dst)} are"
             f" lost or late{where}; which queue pairs sent them is unknown",
             "capture at the receiver as well: it separates loss from delay, and the network from "
             "the host",

@@ -71,7 +71,7 @@ KNOWN = {
         ("timeout-recovery", "warning", {"from_tap": 1, "direction": "after the tap"}, 48)
     ],
     "h01_rxe_at_the_host": [
-        ("timeout-recovery", "note", {"from_tap": 0, "direction": "after the tap", "host": B}, 7)
+        ("timeout-recovery", "note", {"direction": f"between {A} and {B}", "host": B}, 7)
     ],
 }
 """Findings by capture: kind, severity, place (1: the capture itself), packets. Packets are those

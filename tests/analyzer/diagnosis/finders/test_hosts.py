@@ -244,6 +244,16 @@ def test_a_one_way_capture_of_a_flow_that_came_from_another_link_names_no_place(
     assert (one.place.from_tap, one.place.to_tap) == (None, None)
 
 
+def test_the_end_of_a_message_that_was_lost_before_the_tap_names_no_place_after_it():
+    """What the tap saw asked for no ACK; the receiver may have it, and the sender repeats it."""
+    end = [last(3, at=4001, ip_id=81), answer(3, at=4010)]
+    rows = [*ACKED, write(2, at=10), write(2, at=4000, ip_id=80), *end]
+    (one,) = found_timeout_recovery(rows)
+    assert (one.place.from_tap, one.place.to_tap) == (None, None)
+    (asked,) = found_timeout_recovery(LOST)
+    assert asked.place.from_tap == "tap"
+
+
 @pytest.mark.parametrize(
     ("kind", "place", "later_ns", "explained"),
     [

@@ -58,6 +58,7 @@ from rocescope.analyzer.diagnosis.finders.losses import (
     dscp_selection,
     losses_after,
     losses_before,
+    losses_of_unpaired,
     lost_before,
     seldom,
     selection,
@@ -1022,3 +1023,8 @@ def test_selective_senders_are_told_apart_by_what_they_repeat(selective, ack_eve
     assert flow.recovered_packets == flow.missing_packets == 0
     if selective:
         assert flow.retransmitted_packets == naks
+
+
+def test_naks_without_the_packets_that_they_are_about_give_no_share():
+    (one,) = losses_of_unpaired(case_of([answer(5, NAK, at=0), answer(9, NAK, at=50)]), Known())
+    assert one.sentence.startswith("at least 2 packets from 10.0.0.1 to 10.0.0.2 are lost or late")
