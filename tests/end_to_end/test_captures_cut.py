@@ -161,6 +161,15 @@ def test_an_outage_at_the_beginning_is_no_rerouted_link(tmp_path):
     assert (found.kind, found.place.device) == ("outage", "spine2")
 
 
+@pytest.mark.parametrize("end", [0.54, 0.56, 0.58])
+def test_captures_that_end_soon_after_a_link_went_down_show_the_loss(end, tmp_path):
+    """Nothing was retransmitted yet, but the taps on the links of the receivers still captured."""
+    paths = changed(LINK_DOWN, tmp_path, lambda tap: (0, end))
+    found = warnings(diagnosis_of(paths))
+    places = {(finding.place.device, finding.place.from_tap) for finding in found}
+    assert ("spine2", f"{FAR}.pcap") in places
+
+
 DRIFTS = [{NEAR: 100}, {FAR: -100}, {"H1-leaf1": -40}, {NEAR: -40, "leaf2-spine1": -40}]
 
 

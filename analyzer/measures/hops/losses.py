@@ -303,9 +303,9 @@ class _Losses:
     ) -> bool:
         """Whether the next tap saw none of these packets because nothing came: a link that is down
         is as silent as a tap that does not capture, but its packets are retransmitted, or what they
-        answer is, none of them arrives, their flows lose nothing elsewhere, and no tap further on
-        sees others of them. So it is if the hop was down for the last or first packets that the tap
-        could see.
+        answer is, or do not come to the link of their receiver. None of them arrives, their flows
+        lose nothing elsewhere, and no tap further on sees others of them. So it is if the hop was
+        down for the last or first packets that the tap could see.
 
         judged: by hop, packets that the next tap could see.
         """
@@ -315,6 +315,7 @@ class _Losses:
             return True
         is_answer = self._tracker.flows["request_packets"][packets["flow"]] == 0
         is_missed = np.where(is_answer, self._was_answer_missed(packets), packets["resent"])
+        is_missed |= self._is_missed_at_receiver(hop, packets)
         sprayed = [flow for (flow, _), moves in self._moves.items() if moves > MOST_MOVES]
         is_missed &= ~np.isin(packets["flow"], sprayed)
         if np.count_nonzero(is_missed) < max(LEAST_SILENT, MOST_ACKED * len(packets)):
@@ -337,6 +338,24 @@ class _Losses:
             and any(onward.first_ns <= end and onward.last_ns >= begin for onward in taps.values())
             for (flow, tap), taps in self._counts.instead.items()
         )
+
+    def _is_missed_at_receiver(self, hop: HopKey, packets: Packets) -> Bools:
+        """Which packets the tap on the link of their receiver must have seen, whatever a silent tap
+        before it did: it saw others of their flows that passed the hop."""
+        is_missed = np.zeros(len(packets), np.bool_)
+        for flow in np.unique(packets["flow"]).tolist():
+            path = list(hop)
+            links = self._vantage.link_of.get(self._vantage.destinations[flow], set())
+            while path[-1] not in links:
+                onward = self._vantage.next_of.get((flow, path[-1]), {}).keys() - path
+                if len(onward) != 1:
+                    break
+                path += onward
+            else:
+                if path[-1] != hop[1] and not self._unclocked & set(path):
+                    mine = packets["flow"] == flow
+                    is_missed[mine] = self._testimony.sees_at_end(path, packets["time"][mine])
+        return is_missed
 
     def _flows_losing_beside(
         self, hop: HopKey, judged: Mapping[HopKey, list[Packets]]

@@ -7,9 +7,10 @@ capture is unknown: it was neither lost there nor seen.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -83,6 +84,15 @@ class Testimony:
         if hop is not None:
             is_in_time |= times < hop["last_ns"]
         return sees & is_in_time
+
+    def sees_at_end(self, path: Sequence[int], times: Ints) -> Bools:
+        """Which packets, seen at the first tap of a path at these times, the last one must see if
+        none is lost: the taps between need not capture."""
+        transits = [self._transit(*hop) for hop in pairwise(path)]
+        early = sum(transit.least - transit.spare for transit in transits)
+        late = sum(transit.most + transit.spare for transit in transits)
+        sees: Bools = plus(times, early) >= self.first_ns[path[-1]]
+        return sees & (plus(times, late) <= self.last_ns[path[-1]])
 
     def saw_before(self, near: int, far: int, times: Ints) -> Bools:
         """Which packets, seen at `far` at these times, `near` must have seen if they passed it."""
