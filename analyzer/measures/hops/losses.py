@@ -217,6 +217,10 @@ class _Losses:
                 self.elsewhere.add(flow)
                 self.left += self._count_unknown(packets[is_away])
                 packets = packets[~is_away]
+            is_beside = self._took_a_silent_path(edge, far, packets)
+            if is_beside.any():
+                self.undecided += self._count_unknown(packets[is_beside])
+                packets = packets[~is_beside]
             is_between = self._is_between_paths(edge, far, packets)
             if is_between.any() or self._may_be_beside(edge, far, packets):
                 is_seen = self._can_be_judged(packets, edge, -1)
@@ -531,6 +535,25 @@ class _Losses:
         is_outside: Bools = packets["time"] < onward[far].first_ns
         is_outside |= packets["time"] > onward[far].last_ns
         return is_outside
+
+    def _took_a_silent_path(self, edge: Any, far: int, packets: Packets) -> Bools:
+        """Which packets before the first or after the last of their flow that passed `far` went on
+        while some tap did not capture: some of them arrived, so the flow moved."""
+        is_beside = np.zeros(len(packets), np.bool_)
+        onward = self._vantage.next_of.get((int(edge["flow"]), int(edge["from_tap"])), {})
+        if far not in onward:
+            return is_beside
+        first_ns, last_ns = self._testimony.first_ns, self._testimony.last_ns
+        used = first_ns <= last_ns
+        time = packets["time"]
+        is_unseen = (time < first_ns[used].max()) | (time > last_ns[used].min())
+        is_unseen &= (time < onward[far].first_ns) | (time > onward[far].last_ns)
+        if is_unseen.any():
+            is_arrived = _arrived(packets, self._tracker)
+            for is_side in (time < onward[far].first_ns, time > onward[far].last_ns):
+                if (is_side & is_arrived).any():
+                    is_beside |= is_side & is_unseen
+        return is_beside
 
     def _may_be_off_the_taps(self, edge: Any, far: int, packets: Packets) -> Bools:
         """Which of the packets that ended here may have gone on where no tap is.

@@ -95,8 +95,11 @@ class Testimony:
         return sees & (plus(times, late) <= self.last_ns[path[-1]])
 
     def saw_before(self, near: int, far: int, times: Ints) -> Bools:
-        """Which packets, seen at `far` at these times, `near` must have seen if they passed it."""
-        transit = self._transit(near, far, self.longest_ns)
+        """Which packets, seen at `far` at these times, `near` must have seen if they passed it.
+
+        What was queued when the captures began waited longer than any packet that both taps saw.
+        """
+        transit = self._transit(near, far, 2 * self.longest_ns)
         early, late = transit.least - transit.spare, transit.most + transit.spare
         saw: Bools = plus(times, -late) >= self.first_ns[near]
         return saw & (plus(times, -early) <= self.last_ns[near])
