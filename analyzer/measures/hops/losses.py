@@ -217,6 +217,10 @@ class _Losses:
                 self.elsewhere.add(flow)
                 self.left += self._count_unknown(packets[is_away])
                 packets = packets[~is_away]
+            is_beside = self._took_a_silent_path(edge, far, packets)
+            if is_beside.any():
+                self.undecided += self._count_unknown(packets[is_beside])
+                packets = packets[~is_beside]
             is_between = self._is_between_paths(edge, far, packets)
             if is_between.any() or self._may_be_beside(edge, far, packets):
                 is_seen = self._can_be_judged(packets, edge, -1)
@@ -303,9 +307,9 @@ class _Losses:
     ) -> bool:
         """Whether the next tap saw none of these packets because nothing came: a link that is down
         is as silent as a tap that does not capture, but its packets are retransmitted, or what they
-        answer is, none of them arrives, their flows lose nothing elsewhere, and no tap further on
-        sees others of them. So it is if the hop was down for the last or first packets that the tap
-        could see.
+        answer is, or do not come to the link of their receiver. None of them arrives, their flows
+        lose nothing elsewhere, and no tap further on sees others of them. So it is if the hop was
+        down for the last or first packets that the tap could see.
 
         judged: by hop, packets that the next tap could see.
         """
@@ -315,6 +319,7 @@ class _Losses:
             return True
         is_answer = self._tracker.flows["request_packets"][packets["flow"]] == 0
         is_missed = np.where(is_answer, self._was_answer_missed(packets), packets["resent"])
+        is_missed |= self._is_missed_at_receiver(hop, packets)
         sprayed = [flow for (flow, _), moves in self._moves.items() if moves > MOST_MOVES]
         is_missed &= ~np.isin(packets["flow"], sprayed)
         if np.count_nonzero(is_missed) < max(LEAST_SILENT, MOST_ACKED * len(packets)):
@@ -337,6 +342,24 @@ class _Losses:
             and any(onward.first_ns <= end and onward.last_ns >= begin for onward in taps.values())
             for (flow, tap), taps in self._counts.instead.items()
         )
+
+    def _is_missed_at_receiver(self, hop: HopKey, packets: Packets) -> Bools:
+        """Which packets the tap on the link of their receiver must have seen, whatever a silent tap
+        before it did: it saw others of their flows that passed the hop."""
+        is_missed = np.zeros(len(packets), np.bool_)
+        for flow in np.unique(packets["flow"]).tolist():
+            path = list(hop)
+            links = self._vantage.link_of.get(self._vantage.destinations[flow], set())
+            while path[-1] not in links:
+                onward = self._vantage.next_of.get((flow, path[-1]), {}).keys() - path
+                if len(onward) != 1:
+                    break
+                path += onward
+            else:
+                if path[-1] != hop[1] and not self._unclocked & set(path):
+                    mine = packets["flow"] == flow
+                    is_missed[mine] = self._testimony.sees_at_end(path, packets["time"][mine])
+        return is_missed
 
     def _flows_losing_beside(
         self, hop: HopKey, judged: Mapping[HopKey, list[Packets]]
@@ -512,6 +535,25 @@ class _Losses:
         is_outside: Bools = packets["time"] < onward[far].first_ns
         is_outside |= packets["time"] > onward[far].last_ns
         return is_outside
+
+    def _took_a_silent_path(self, edge: Any, far: int, packets: Packets) -> Bools:
+        """Which packets before the first or after the last of their flow that passed `far` went on
+        while some tap did not capture: some of them arrived, so the flow moved."""
+        is_beside = np.zeros(len(packets), np.bool_)
+        onward = self._vantage.next_of.get((int(edge["flow"]), int(edge["from_tap"])), {})
+        if far not in onward:
+            return is_beside
+        first_ns, last_ns = self._testimony.first_ns, self._testimony.last_ns
+        used = first_ns <= last_ns
+        time = packets["time"]
+        is_unseen = (time < first_ns[used].max()) | (time > last_ns[used].min())
+        is_unseen &= (time < onward[far].first_ns) | (time > onward[far].last_ns)
+        if is_unseen.any():
+            is_arrived = _arrived(packets, self._tracker)
+            for is_side in (time < onward[far].first_ns, time > onward[far].last_ns):
+                if (is_side & is_arrived).any():
+                    is_beside |= is_side & is_unseen
+        return is_beside
 
     def _may_be_off_the_taps(self, edge: Any, far: int, packets: Packets) -> Bools:
         """Which of the packets that ended here may have gone on where no tap is.

@@ -7,9 +7,10 @@ capture is unknown: it was neither lost there nor seen.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -84,9 +85,21 @@ class Testimony:
             is_in_time |= times < hop["last_ns"]
         return sees & is_in_time
 
+    def sees_at_end(self, path: Sequence[int], times: Ints) -> Bools:
+        """Which packets, seen at the first tap of a path at these times, the last one must see if
+        none is lost: the taps between need not capture."""
+        transits = [self._transit(*hop) for hop in pairwise(path)]
+        early = sum(transit.least - transit.spare for transit in transits)
+        late = sum(transit.most + transit.spare for transit in transits)
+        sees: Bools = plus(times, early) >= self.first_ns[path[-1]]
+        return sees & (plus(times, late) <= self.last_ns[path[-1]])
+
     def saw_before(self, near: int, far: int, times: Ints) -> Bools:
-        """Which packets, seen at `far` at these times, `near` must have seen if they passed it."""
-        transit = self._transit(near, far, self.longest_ns)
+        """Which packets, seen at `far` at these times, `near` must have seen if they passed it.
+
+        What was queued when the captures began waited longer than any packet that both taps saw.
+        """
+        transit = self._transit(near, far, 2 * self.longest_ns)
         early, late = transit.least - transit.spare, transit.most + transit.spare
         saw: Bools = plus(times, -late) >= self.first_ns[near]
         return saw & (plus(times, -early) <= self.last_ns[near])
