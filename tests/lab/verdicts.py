@@ -342,6 +342,10 @@ def _number(view: View, fault: dict[str, Any], finding: dict[str, Any]) -> tuple
         for (src, dst, qp, packets) in fault["affected"]
         if _flow_number(src, dst, qp) in seen
     )
+    if "which queue pairs" in finding["sentence"]:  # NAKs prove losses that the view does not show
+        most = sum(
+            each[3] or 0 for each in fault["affected"] if each[1] == finding["place"]["host"]
+        )
     least = most - unsure
     if finding["kind"] not in (*LOSSES, "ecn-marking", "duplication", "dscp-mismatch"):
         return None

@@ -40,6 +40,8 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
     by_device: dict[str | None, list[int]] = {}
     for i, visit in enumerate(moved):
         nexts = {int(visit["first_next_tap"]), int(visit["next_tap"])}
+        if visit["tap"] == START:
+            nexts = _first_taps(tap_hops, int(visit["flow"]))
         if visit["tap"] < START:
             device = _device(tap_hops.names, int(visit["tap"]), nexts)
             by_device.setdefault(device or tap_hops.names[int(visit["tap"])], []).append(i)
@@ -206,8 +208,15 @@ def _links(tap_hops: TapHops, cluster: np.ndarray) -> tuple[list[str], list[str]
         moved = moved[moved["first_next_tap"] != hop.to_tap]
         if hop.to_tap >= 0 and np.isin(moved["flow"], hop.passed["flow"]).any():
             taken.add(hop.to_tap)
+    for visit in cluster[cluster["tap"] == START]:
+        taken |= _first_taps(tap_hops, int(visit["flow"])) - {int(visit["first_next_tap"])}
     names = tap_hops.names
     return sorted(printable(names[t]) for t in left), sorted(printable(names[t]) for t in taken)
+
+
+def _first_taps(tap_hops: TapHops, flow: int) -> set[int]:
+    """The taps that saw packets of a flow first."""
+    return set(tap_hops.starts["to_tap"][tap_hops.starts["flow"] == flow].tolist())
 
 
 def _some(links: list[str]) -> str:
