@@ -876,6 +876,11 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow], beyond: int | None = 
     )
 
 
+MOVED_NAK_NS = 1_000_000
+"""A flow that comes to a tap later than so long before a NAK may have lost what the NAK asks for on
+the way that it took before."""
+
+
 def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
     """Losses that NAKs prove whose queue pair was unknown, at least when they came."""
     troubles, early = case.measuring.troubles, case.measuring.tracker.flows["early_naks"]
@@ -901,7 +906,9 @@ def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
         seen_packets = sum(flow.data_packets for flow in of_hosts)
         could = max(seen_packets, packets)
         how_many = packets_of(packets, could) if seen_packets else counted(packets, "packet")
-        tap = tap_of(case, seen) if senders and not case.measuring.many_taps else None
+        passed = len(senders) >= len(carriers)
+        passed &= all(flow.first_time_ns + MOVED_NAK_NS < span[0] for flow in senders)
+        tap = tap_of(case, seen) if passed and not case.measuring.many_taps else None
         where = f" {after(case, tap)}" if tap else ""
         yield finding(
             case,

@@ -44,8 +44,8 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
             device = _device(tap_hops.names, int(visit["tap"]), nexts)
             by_device.setdefault(device or tap_hops.names[int(visit["tap"])], []).append(i)
         elif (limit := _common_limit(case, int(visit["flow"]), nexts)) is not None:
-            sender = _sender(case, int(visit["flow"]), nexts, limit)
-            by_device.setdefault(sender, []).append(i)
+            taps = _parallel_taps(case, int(visit["flow"]), limit)
+            by_device.setdefault(_sender(case, int(visit["flow"]), taps, limit), []).append(i)
     clusters = []
     for device, rows in by_device.items():
         at_device = moved[rows]
@@ -91,6 +91,15 @@ def _common_limit(case: Case, flow: int, taps: set[int]) -> int | None:
     edges = starts[(starts["flow"] == flow) & np.isin(starts["to_tap"], list(taps))]
     limits = {*edges["limit_min"].tolist(), *edges["limit_max"].tolist()}
     return limits.pop() if len(limits) == 1 else None
+
+
+def _parallel_taps(case: Case, flow: int, limit: int) -> set[int]:
+    """The parallel taps that see a flow first, with this hop limit: also those that it took in
+    between, if it went back."""
+    assert case.tap_hops is not None
+    starts = case.tap_hops.starts
+    alike = (starts["limit_min"] == limit) & (starts["limit_max"] == limit)
+    return set(starts["to_tap"][alike & (starts["flow"] == flow)].tolist())
 
 
 def _sender(case: Case, flow: int, taps: set[int], limit: int) -> str | None:
@@ -147,12 +156,20 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
         )  # fmt: skip
     back = " and back" if is_undone else ""
     from_links, to_links = _links(case.tap_hops, cluster)
+    way = f" from {_some(from_links)} to {_some(to_links)}"
+    if from_links == to_links:
+        way = f" to other links among {_some(to_links)}"
     return finding(
         case, "rehash",
-        Place(from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None, device=device),
+        Place(
+            from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None,
+            device=device,
+            direction=None if device or len(from_taps) else "before the tap",
+        ),
         len(hits),
         (f"{device_words(device)} moves {moving}" if device else f"{moving} moved")
-        + f" from {_some(from_links)} to {_some(to_links)}{back}",
+        + way
+        + back,
         f"check the log of {device_words(device)} for changed routes or link members" if device else
         "check the routers before these links for changed routes or link members",
         hits=hits, span=(first, last), severity="warning", costs=False,
@@ -206,6 +223,10 @@ def _links(tap_hops: TapHops, cluster: np.ndarray) -> tuple[list[str], list[str]
         moved = moved[moved["first_next_tap"] != hop.to_tap]
         if hop.to_tap >= 0 and np.isin(moved["flow"], hop.passed["flow"]).any():
             taken.add(hop.to_tap)
+    first_seen = cluster[cluster["tap"] >= START]
+    for flow, tap in first_seen[["flow", "first_next_tap"]].tolist():
+        links = tap_hops.starts["to_tap"][tap_hops.starts["flow"] == flow]
+        taken.update(links[links != tap].tolist())
     names = tap_hops.names
     return sorted(printable(names[t]) for t in left), sorted(printable(names[t]) for t in taken)
 
