@@ -110,7 +110,7 @@ FIT = np.dtype(
         ("ahead", "u4"),  # MSN minus messages seen
         ("rewound", "u1"),  # began again at the PSN of the open NAK
         ("delays", "i8"),
-        ("mean", "f8"),  # ns
+        ("mean_delay", "f8"),  # ns; a field named "mean" would be hidden by the method of arrays
         ("squares", "f8"),  # ns^2, sum of squared deviations
     ],
     align=True,
@@ -272,9 +272,9 @@ def _hear(
             fit.ahead = ahead
         if exact and not end.resent:
             fit.delays += 1
-            off = (time - end.time) - fit.mean
-            fit.mean += off / fit.delays
-            fit.squares += off * ((time - end.time) - fit.mean)
+            off = (time - end.time) - fit.mean_delay
+            fit.mean_delay += off / fit.delays
+            fit.squares += off * ((time - end.time) - fit.mean_delay)
     if nak:
         side.nak_open = 1
         side.nak_psn = psn

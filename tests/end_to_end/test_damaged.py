@@ -309,12 +309,12 @@ def test_random_and_damaged_captures_with_bounds_checks(checkout: Path) -> None:
     environment = {**os.environ, "ROCESCOPE_BOUNDSCHECK": "1"}
     here = checkout / "tests" / "analyzer" / "capture"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "twin or cut"]
-    files = [str(here / "test_pcap.py"), str(here / "test_pcapng.py")]
-    done = subprocess.run(
-        [*command, *files], cwd=checkout, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-4000:]
-    assert "4 passed" in done.stdout
+    for file in ("test_pcap.py", "test_pcapng.py"):  # without any such test pytest fails
+        done = subprocess.run(
+            [*command, str(here / file)],
+            cwd=checkout, env=environment, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-4000:]
 
 
 # One of two captures ends before the other: nothing after its end is a fault.

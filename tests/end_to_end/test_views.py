@@ -25,74 +25,30 @@ KNOWN: dict[str, dict[str, str]] = {
         ),
     },
     "r09_packet_spray_h1": {
-        "vague": ("one_link:leaf1>spine2 one_link:leaf2-spine1 one_link:spine4>leaf2"),
         "wrong": "staggered",
+        "vague": "one_link:leaf2-spine1 one_link:spine4>leaf2",
     },
-    "random-loss": {
-        "vague": (
-            "uplinks_one_file:leaf1 uplinks_one_file:leaf2 "
-            "one_link:leaf1-spine3 one_link:spine4>leaf2 one_host:H3"
-        ),
-        "wrong": "one_link:spine2>leaf2",
-    },
-    "black-hole": {
-        "vague": (
-            "uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 uplinks_one_file:leaf2 "
-            "one_link:spine3>leaf2 all_but_one:H2-leaf1"
-        ),
-    },
-    "incast": {
-        "vague": (
-            "uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 uplinks_one_file:leaf2 "
-            "one_host:H4 one_host:H1"
-        ),
-        "wrong": "staggered second_half",
-        "silent": "one_link:spine2>leaf2",
-    },
-    "slow-link": {
-        "vague": (
-            "uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 uplinks_one_file:leaf2 "
-            "one_host:H4 one_host:H1"
-        ),
-        "silent": "one_link:spine3>leaf1",
-    },
-    "link-down": {
-        "vague": (
-            "uplinks:leaf2 uplinks_one_file:leaf1 uplinks_one_file:leaf2 "
-            "one_link:leaf1-spine2 count:2104"
-        ),
-    },
-    "rehash": {
-        "vague": "uplinks:leaf1 uplinks:leaf2",
-        "silent": "uplinks_one_file:leaf1 uplinks_one_file:leaf2",
-    },
-    "withdrawn": {
-        "silent": "uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 uplinks_one_file:leaf2",
-    },
-    "delay-step": {
-        "silent": "second_half",
-    },
-    "nic-drops": {
-        "vague": (
-            "uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 uplinks_one_file:leaf2 "
-            "one_host:H1 one_host:H2 snap96"
-        ),
-        "silent": "one_link:spine1>leaf1",
-    },
+    "random-loss": {"wrong": "one_link:spine2>leaf2"},
+    "black-hole": {"vague": "one_link:spine3>leaf2 all_but_one:H2-leaf1"},
+    "incast": {"vague": "one_link:spine2>leaf2", "wrong": "staggered second_half"},
+    "slow-link": {"vague": "one_link:spine3>leaf1"},
+    "link-down": {"vague": "count:2104"},
+    "rehash": {"vague": "uplinks:leaf1 uplinks_one_file:leaf1"},
+    "delay-step": {"silent": "second_half"},
     "outage": {
         "vague": (
-            "uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf1 uplinks_one_file:leaf2 "
-            "one_host:H3 one_host:H2"
+            "uplinks:leaf2 uplinks_one_file:leaf2 one_link:leaf2>spine2 "
+            "one_link:spine4>leaf1 one_host:H3"
         ),
     },
     "spraying-slow-spine": {
         "wrong": (
-            "links staggered middle uplinks:leaf1 uplinks:leaf2 uplinks_one_file:leaf2 "
-            "one_link:spine1>leaf2 all_but_one:leaf2-spine4 all_but_one:leaf2-spine3 "
-            "one_host:H3 first_half second_half snap96 count:1196"
+            "links one_file one_mac staggered middle uplinks:leaf1 uplinks:leaf2 "
+            "uplinks_one_file:leaf1 uplinks_one_file:leaf2 one_link:leaf2>spine3 "
+            "one_link:spine3>leaf1 one_link:spine1>leaf2 all_but_one:leaf2-spine4 "
+            "all_but_one:leaf2-spine3 one_host:H3 first_half second_half snap96 "
+            "count:1196"
         ),
-        "vague": "one_file one_mac",
-        "silent": "one_link:leaf2>spine3 one_link:spine3>leaf1",
     },
 }
 """Run -> verdict -> its views."""

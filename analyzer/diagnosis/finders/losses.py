@@ -876,11 +876,6 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow], beyond: int | None = 
     )
 
 
-MOVED_NAK_NS = 1_000_000
-"""A flow that comes to a tap later than so long before a NAK may have lost what the NAK asks for on
-the way that it took before."""
-
-
 def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
     """Losses that NAKs prove whose queue pair was unknown, at least when they came."""
     troubles, early = case.measuring.troubles, case.measuring.tracker.flows["early_naks"]
@@ -906,17 +901,13 @@ def losses_of_unpaired(case: Case, known: Known) -> Iterator[Finding]:
         seen_packets = sum(flow.data_packets for flow in of_hosts)
         could = max(seen_packets, packets)
         how_many = packets_of(packets, could) if seen_packets else counted(packets, "packet")
-        passed = len(senders) >= len(carriers)
-        passed &= all(flow.first_time_ns + MOVED_NAK_NS < span[0] for flow in senders)
-        tap = tap_of(case, seen) if passed and not case.measuring.many_taps else None
-        where = f" {after(case, tap)}" if tap else ""
         yield finding(
             case,
             "loss",
-            Place(from_tap=tap, direction="after the tap" if tap else None, host=dst),
+            Place(host=dst),
             could,
             f"at least {how_many} from {printable(src)} to {printable(dst)} are"
-            f" lost or late{where}; which queue pairs sent them is unknown",
+            f" lost or late; which queue pairs sent them is unknown",
             "capture at the receiver as well: it separates loss from delay, and the network from "
             "the host",
             hits={trouble.flow: trouble.packets for trouble in resent or seen},

@@ -40,12 +40,14 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
     by_device: dict[str | None, list[int]] = {}
     for i, visit in enumerate(moved):
         nexts = {int(visit["first_next_tap"]), int(visit["next_tap"])}
+        if visit["tap"] == START:
+            nexts = _first_taps(tap_hops, int(visit["flow"]))
         if visit["tap"] < START:
             device = _device(tap_hops.names, int(visit["tap"]), nexts)
             by_device.setdefault(device or tap_hops.names[int(visit["tap"])], []).append(i)
         elif (limit := _common_limit(case, int(visit["flow"]), nexts)) is not None:
-            taps = _parallel_taps(case, int(visit["flow"]), limit)
-            by_device.setdefault(_sender(case, int(visit["flow"]), taps, limit), []).append(i)
+            sender = _sender(case, int(visit["flow"]), nexts, limit)
+            by_device.setdefault(sender, []).append(i)
     clusters = []
     for device, rows in by_device.items():
         at_device = moved[rows]
@@ -91,15 +93,6 @@ def _common_limit(case: Case, flow: int, taps: set[int]) -> int | None:
     edges = starts[(starts["flow"] == flow) & np.isin(starts["to_tap"], list(taps))]
     limits = {*edges["limit_min"].tolist(), *edges["limit_max"].tolist()}
     return limits.pop() if len(limits) == 1 else None
-
-
-def _parallel_taps(case: Case, flow: int, limit: int) -> set[int]:
-    """The parallel taps that see a flow first, with this hop limit: also those that it took in
-    between, if it went back."""
-    assert case.tap_hops is not None
-    starts = case.tap_hops.starts
-    alike = (starts["limit_min"] == limit) & (starts["limit_max"] == limit)
-    return set(starts["to_tap"][alike & (starts["flow"] == flow)].tolist())
 
 
 def _sender(case: Case, flow: int, taps: set[int], limit: int) -> str | None:
@@ -223,12 +216,15 @@ def _links(tap_hops: TapHops, cluster: np.ndarray) -> tuple[list[str], list[str]
         moved = moved[moved["first_next_tap"] != hop.to_tap]
         if hop.to_tap >= 0 and np.isin(moved["flow"], hop.passed["flow"]).any():
             taken.add(hop.to_tap)
-    first_seen = cluster[cluster["tap"] >= START]
-    for flow, tap in first_seen[["flow", "first_next_tap"]].tolist():
-        links = tap_hops.starts["to_tap"][tap_hops.starts["flow"] == flow]
-        taken.update(links[links != tap].tolist())
+    for visit in cluster[cluster["tap"] == START]:
+        taken |= _first_taps(tap_hops, int(visit["flow"])) - {int(visit["first_next_tap"])}
     names = tap_hops.names
     return sorted(printable(names[t]) for t in left), sorted(printable(names[t]) for t in taken)
+
+
+def _first_taps(tap_hops: TapHops, flow: int) -> set[int]:
+    """The taps that saw packets of a flow first."""
+    return set(tap_hops.starts["to_tap"][tap_hops.starts["flow"] == flow].tolist())
 
 
 def _some(links: list[str]) -> str:

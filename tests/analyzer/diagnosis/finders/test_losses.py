@@ -1028,12 +1028,3 @@ def test_selective_senders_are_told_apart_by_what_they_repeat(selective, ack_eve
 def test_naks_without_the_packets_that_they_are_about_give_no_share():
     (one,) = losses_of_unpaired(case_of([answer(5, NAK, at=0), answer(9, NAK, at=50)]), Known())
     assert one.sentence.startswith("at least 2 packets from 10.0.0.1 to 10.0.0.2 are lost or late")
-
-
-@pytest.mark.parametrize(("begins_us", "tap"), [(0, "tap"), (99_980, None)], ids=["old", "new"])
-def test_a_nak_without_a_pair_names_the_tap_only_where_it_saw_the_packets(begins_us, tap):
-    """Else the flow may have come from a parallel link, where it lost them."""
-    sent = [write(500 + i, at=begins_us + i, dest_qp=0x20) for i in range(10)]
-    (one,) = losses_of_unpaired(case_of([*sent, answer(5, NAK, at=100_000)]), Known())
-    assert one.place.from_tap == tap
-    assert (" after the tap" in one.sentence) == (tap is not None)
