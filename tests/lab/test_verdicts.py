@@ -75,6 +75,7 @@ def test_right_and_less() -> None:
     assert verdict("links", {"from_ns": fault["from_ns"] + 10**9}) == "narrower"
     assert verdict("links", {"packets": 6, "sentence": "at least 6"}) == "narrower"
     assert verdict("links", {"packets": 6}) == "vague"
+    assert verdict("links", {"packets": 6, "sentence": "6 flows moved away"}) == "right"
     assert verdict("links", {"severity": "note"}) == "vague"
     assert verdict("one_file", {"place": NOWHERE}) == "vague"
     assert verdict("links", {"kind": "timeout-recovery"}) == "vague"

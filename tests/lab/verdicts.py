@@ -77,6 +77,8 @@ EFFECTS = {
 }
 """What hosts do because of a fault."""
 _NODE = re.compile(r"\b(H\d|leaf\d|spine\d)(?::swp(\d+))?\b")
+_TELLS_PACKETS = re.compile(r"\bpackets?\b|at least|everything")
+_LATE = re.compile(r"\blate\b")
 _ADDRESS = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b")
 
 
@@ -200,7 +202,7 @@ def _fit(
         level, reasons = 3, []
     elif kind in WIDER.get(best, ()):
         level, reasons = 2, [f"{kind} for {best}"]
-    elif kind in effects or (best == "reordering" and " late " in finding["sentence"]):
+    elif kind in effects or (best == "reordering" and _LATE.search(finding["sentence"])):
         is_between = has_both_sides(view, fault)
         level, reasons = (1 if is_between else 2), [f"only the effect {kind}"]
     else:
@@ -332,8 +334,13 @@ def _shares_victims(fault: dict[str, Any], finding: dict[str, Any]) -> bool:
 
 
 def _number(view: View, fault: dict[str, Any], finding: dict[str, Any]) -> tuple[int, str] | None:
-    """(level, reason) where the number of packets lowers it; -1: it is false."""
+    """(level, reason) where the number of packets lowers it; -1: it is false.
+
+    A finding that tells no number of packets (of flows that moved, say) is not judged by it.
+    """
     if fault["count"] not in EXACT or fault["packets"] is None:
+        return None
+    if not _TELLS_PACKETS.search(finding["sentence"]):
         return None
     said, seen = finding["packets"], set(np.unique(view.frames.flow).tolist())
     unsure = fault["packets"] - fault["sure_packets"]
@@ -347,6 +354,8 @@ def _number(view: View, fault: dict[str, Any], finding: dict[str, Any]) -> tuple
             each[3] or 0 for each in fault["affected"] if each[1] == finding["place"]["host"]
         )
     least = most - unsure
+    if not has_both_sides(view, fault):  # lost ACKs leave no trace
+        least -= _lost_acks(view.frames, fault)
     if finding["kind"] not in (*LOSSES, "ecn-marking", "duplication", "dscp-mismatch"):
         return None
     if said > most * 1.1 + 2:
@@ -358,6 +367,17 @@ def _number(view: View, fault: dict[str, Any], finding: dict[str, Any]) -> tuple
     is_near = said >= 0.9 * least
     says_so = "at least" in finding["sentence"]
     return (2 if is_near or says_so else 1), f"{said} packets for {most}"
+
+
+def _lost_acks(frames: Frames, fault: dict[str, Any]) -> int:
+    """Lost packets of the flows of which a view has ACKs and NAKs only."""
+    rows = frames.is_roce & (frames.opcode != ACKNOWLEDGE)
+    with_data, seen = (set(np.unique(frames.flow[r]).tolist()) for r in (rows, frames.is_roce))
+    return sum(
+        packets or 0
+        for (src, dst, qp, packets) in fault["affected"]
+        if (number := _flow_number(src, dst, qp)) in seen and number not in with_data
+    )
 
 
 UNLIKE_TIMES = ("staggered", "count")

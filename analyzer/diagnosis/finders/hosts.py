@@ -143,9 +143,13 @@ def _stall(case: Case, group: list[Flow], dead: dict[int, Death], near: set[str]
     step = "check that the receiver's queue pair exists and answers; capture on the way to it"
     hidden = case.measuring.many_taps and near.isdisjoint(receivers)
     taps = _last_taps(case, dead) if hidden else []
+    names = case.registry.tap_names
+    tap = names[taps[0]] if len(taps) == 1 else None
+    if not case.measuring.many_taps:
+        tap = only(tap for flow in group for tap in flow.taps)
     if hidden:
-        names = [] if case.tap_hops is None else case.tap_hops.names
-        last = ", ".join(sorted(printable(names[tap]) for tap in taps)[:MOST_TAPS])
+        short = [] if case.tap_hops is None else case.tap_hops.names
+        last = ", ".join(sorted(printable(short[number]) for number in taps)[:MOST_TAPS])
         last += f" and {len(taps) - MOST_TAPS} more" if len(taps) > MOST_TAPS else ""
         seen = f", never seen after {last}" if last else ""
         what += f"{seen}: the receiver is dead, or packets are lost between it and the last tap"
@@ -155,8 +159,8 @@ def _stall(case: Case, group: list[Flow], dead: dict[int, Death], near: set[str]
         case,
         "stalled",
         Place(
-            from_tap=case.registry.tap_names[taps[0]] if len(taps) == 1 else None,
-            direction="after the tap" if taps else None,
+            from_tap=tap,
+            direction="after the tap" if tap or taps else None,
             host=next(iter(receivers)) if len(receivers) == 1 else next(iter(sources)),
             dest_qp=group[0].dest_qp if len(group) == 1 else None,
         ),

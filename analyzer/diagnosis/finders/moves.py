@@ -152,12 +152,20 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
         )  # fmt: skip
     back = " and back" if is_undone else ""
     from_links, to_links = _links(case.tap_hops, cluster)
+    way = f" from {_some(from_links)} to {_some(to_links)}"
+    if from_links == to_links:
+        way = f" to other links among {_some(to_links)}"
     return finding(
         case, "rehash",
-        Place(from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None, device=device),
+        Place(
+            from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None,
+            device=device,
+            direction=None if device or len(from_taps) else "before the tap",
+        ),
         len(hits),
         (f"{device_words(device)} moves {moving}" if device else f"{moving} moved")
-        + f" from {_some(from_links)} to {_some(to_links)}{back}",
+        + way
+        + back,
         f"check the log of {device_words(device)} for changed routes or link members" if device else
         "check the routers before these links for changed routes or link members",
         hits=hits, span=(first, last), severity="warning", costs=False,

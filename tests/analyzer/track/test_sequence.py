@@ -830,3 +830,11 @@ def test_a_gap_wider_than_the_first_window_keeps_every_missing_psn():
     assert tracker.missing(0, state.REQUESTS) == (0, 0)
     # All refer to the same jump; the first comes 100 packets later, each next one 1 more.
     assert tracker.stream(0, state.REQUESTS)["max_extent"] == 100 + len(late) - 1
+
+
+@pytest.mark.parametrize(("sent_id", "verdict"), [(13, RECOVERED), (8, REORDERED)])
+def test_the_first_identifications_tell_a_quick_retransmission_from_a_late_packet(sent_id, verdict):
+    """Where no NAK is seen: it goes another way."""
+    rows = [{"psn": psn, "ip_id": 2 * psn} for psn in (0, 1, 2, 3, 5)]
+    rows.append({"psn": 4, "ip_id": sent_id})
+    assert verdicts(rows)[1] == [*[IN_ORDER] * 4, AHEAD, verdict]

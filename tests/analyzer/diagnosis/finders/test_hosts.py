@@ -100,6 +100,7 @@ def test_a_sender_that_nobody_answers():
     assert (one.kind, one.severity, one.packets, one.until_ns) == ("stalled", "critical", 3, None)
     assert (one.place.host, one.place.dest_qp) == ("10.0.0.2", 0x11)
     assert "10.0.0.1 to 10.0.0.2 QP 0x000011 retransmits without an answer" in one.sentence
+    assert (one.place.from_tap, one.place.direction) == ("tap", "after the tap")
 
 
 def test_silence_is_only_a_possible_fault():

@@ -208,3 +208,18 @@ def test_the_uplinks_of_one_leaf_show_a_rehash(tmp_path):
     (one,) = severe(tmp_path, Run(uplinks, run.hits))
     assert (one.kind, one.place.device) == ("rehash", "leaf1")
     assert flows_of(one) == moved(run, 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "device", "direction"), [(1, "leaf1", None), (2, None, "before the tap")]
+)
+def test_uplinks_show_flows_that_move_and_come_back(leaf, device, direction, tmp_path):
+    """The links of leaf 2 see the moves of leaf 1 from outside: before them, but not where."""
+    run = simulate(route=rehashed((1, 2), FROM, UNTIL))
+    uplinks = {tap: seen for tap, seen in run.taps.items() if f"leaf{leaf}-spine" in tap}
+    (one,) = severe(tmp_path, Run(uplinks, run.hits))
+    assert (one.kind, one.place.device, one.place.direction) == ("rehash", device, direction)
+    assert flows_of(one) == moved(run, 1)[0]
+    assert " to other links among leaf" in one.sentence
+    assert " and back, " in one.sentence
+    assert one.details["taken"].count(f"leaf{leaf}-spine") == 4
