@@ -194,12 +194,13 @@ def _taps_of(case: Case, flow: Flow) -> set[str]:
 
 def _near_the_taps(case: Case) -> set[str]:
     """Hosts with a packet that a tap sees before any router forwards it."""
-    limits = case.measuring.troubles.progress
-    return {
-        flow.src
-        for flow in case.flows
-        if int(limits(flow.id)["hop_limit"]) in (0, *FULL_HOP_LIMITS)
-    }
+    return {flow.src for flow in case.flows if not _was_forwarded(case, flow)}
+
+
+def _was_forwarded(case: Case, flow: Flow) -> bool:
+    """Whether a router forwards the packets of a flow before a tap sees them."""
+    limit = int(case.measuring.troubles.progress(flow.id)["hop_limit"])
+    return limit not in (0, *FULL_HOP_LIMITS)
 
 
 SPURIOUS_SHARE = 0.5
@@ -264,15 +265,22 @@ def _by_place(case: Case, ways: Mapping[int, _Way]) -> Iterator[tuple[list[Flow]
 
 
 def _way(case: Case, flow: Flow) -> _Way:
-    """None where gaps or ways without a tap hide it; where no tap sees the answers, and the sender
-    may go back to what it sent on another way, before the tap saw the flow; and where it went back
-    although no packet that a tap saw asked for an ACK: the one that did was lost before."""
+    """None where gaps or ways without a tap hide it, and where no tap sees the answers, and the
+    sender may go back to what it sent on another way, before the tap saw the flow. Where it went
+    back although no packet that a tap saw asked for an ACK, the one that did was lost before: in
+    the network, if the first tap is not at the sender. At one tap alone it may have taken another
+    way."""
     peer = case.peers.get(flow.id)
     both = flow if peer is None else case.flows[peer]
     hidden = any(gaps_in(one, case.gaps) or seen_in_part(one) for one in (flow, both))
     unheard = peer is None and not answered_elsewhere(case, flow)
-    if hidden or unheard or case.measuring.troubles.progress(flow.id)["unasked"]:
+    if hidden or unheard:
         return _Way(None, None)
+    if case.measuring.troubles.progress(flow.id)["unasked"]:
+        if case.tap_hops is None or not _was_forwarded(case, flow):
+            return _Way(None, None)
+        first = case.tap_hops.first_taps().get(flow.id)
+        return _Way(None, None if first is None else case.registry.tap_names[first])
     seen = both if _have_arrived(case, [flow]) else flow
     if case.tap_hops is None:
         return _Way(only(seen.taps), None)

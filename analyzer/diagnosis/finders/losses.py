@@ -803,6 +803,16 @@ def _late_share(case: Case, flows: Iterable[Flow]) -> float:
     return late / everything
 
 
+def _are_all_late(case: Case, group: list[Flow]) -> bool:
+    """Whether the receivers acknowledged every packet that they NAKed without a retransmission."""
+    of = case.measuring.troubles.of
+    late, naked = (
+        sum(trouble.packets for flow in group if (trouble := of(flow.id, kind)))
+        for kind in (LATE_AFTER, LOST_AFTER)
+    )
+    return late >= naked
+
+
 def _naked(case: Case, f: int) -> list[Trouble]:
     troubles = (case.measuring.troubles.of(f, kind) for kind in (LATE_AFTER, LOST_AFTER))
     return [trouble for trouble in troubles if trouble is not None]
@@ -837,7 +847,8 @@ def _loss_after(case: Case, kind: Kind, group: list[Flow], beyond: int | None = 
         link = tap = None
     if kind == "reordering":
         where = "at the receiver" if hidden or parted else after(case, tap)
-        says = f"{packets_of(packets, could)} from {hosts(group)} arrive late {where}"
+        what = "arrive late" if _are_all_late(case, group) else "arrive late or are lost"
+        says = f"{packets_of(packets, could)} from {hosts(group)} {what} {where}"
     elif link:
         who = "the receivers" if receiver is None else printable(receiver)
         says = f"{packets_of(packets, could)} from {hosts(group)} reach their link, but {who} drop"

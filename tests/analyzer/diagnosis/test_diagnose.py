@@ -36,7 +36,7 @@ from rocescope.commands.generate import generate, generate_mrc
 
 A, B = "10.0.0.1", "10.0.0.2"
 C40 = [  # three SENDs without a buffer in time, two wrong keys, one refusal, two dead receivers
-    ("stalled", "critical", {"host": B}, 12),
+    ("stalled", "critical", {"from_tap": 1, "direction": "after the tap", "host": B}, 12),
     ("receiver-not-ready", "critical", {"host": B}, 35),
     ("fatal-nak", "critical", {"host": B}, 2),
     ("fatal-nak", "critical", {"host": B}, 1),

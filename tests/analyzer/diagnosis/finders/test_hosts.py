@@ -10,6 +10,7 @@ from conformance_traces import NAK, answer, last, write
 from fabric_captures import (
     ACKNOWLEDGE,
     START_NS,
+    WRITE_MIDDLE,
     Pair,
     between,
     drop,
@@ -225,6 +226,19 @@ def test_the_uplinks_of_a_leaf_show_where_acks_vanish(tmp_path, leaf, after, bef
     assert place_of(one)[:2] == (after, before)
     assert f"lost before {before}" in one.sentence or f"lost after {after}" in one.sentence
     assert step in one.next_step
+
+
+def test_the_end_of_messages_that_never_came_was_lost_before_the_first_tap(tmp_path):
+    """No packet asks for an ACK; both directions over the link wait for timeouts."""
+
+    def asks(packet):
+        return packet.opcode != WRITE_MIDDLE
+
+    lost = between("leaf1-spine2", "leaf2-spine2", drop, FROM, UNTIL, asks)
+    taps = simulate(fault=lost).taps.items()
+    uplinks = {tap: seen for tap, seen in taps if tap.startswith("leaf2-spine")}
+    found = warnings(diagnosis_of(write_taps(tmp_path, uplinks)))
+    assert {one.place.to_tap for one in found} == {"leaf2-spine2.pcap"}
 
 
 @pytest.mark.parametrize("leaf", ["leaf1", "leaf2", ""])
