@@ -3,7 +3,10 @@
 Two rows are sightings of one transmission when flow, opcode, PSN, IPv4 identification and, for
 acknowledgements, the AETH agree. Without identification (IPv6, or 0) a second sighting at the same
 tap is a copy within `TWIN_NS` of the first one, unless the tracker knows a retransmission (it
-follows a NAK), later a retransmission.
+follows a NAK), later a retransmission. Where two transmissions of one packet are on their way, a
+sighting belongs to that whose time to this tap is as usual; clocks that differ do not matter. Two
+taps with the same hop limit that share next to no packets of a flow are on parallel paths, and no
+transmission passes both.
 """
 
 from __future__ import annotations
@@ -52,8 +55,12 @@ _AHEAD = 4
 """Rows, and transmissions, between a prefetch and its use."""
 _EMPTY = -1
 _COPY = 1 << 62
+_NEW, _NEW_AGAIN, _IGNORED = -1, -2, -3
+"""Instead of a known transmission: the first one of a packet, a further one, a row to ignore."""
 _NEVER = -(2**63)
 _ALWAYS = 2**63 - 1
+_UNKNOWN = 1 << 62
+"""Least misfit of a sighting after a tap from which no packet is known to have come."""
 _CE = 3
 _SHIFT = np.uint64(32)
 
@@ -432,9 +439,9 @@ def _is_before(p: Passing, sighting: SightingRecord, other: SightingRecord, dire
 
 @inlined
 def _note_lag(p: Passing, sighting: SightingRecord, other: SightingRecord, direction: Int) -> None:
-    """Learn the time between two taps with the same hop limit."""
+    """Learn the time between two taps."""
     a, b = np.int64(sighting.tap), np.int64(other.tap)
-    if sighting.hop_limit != other.hop_limit or a >= st.ORDERED_TAPS or b >= st.ORDERED_TAPS:
+    if a >= st.ORDERED_TAPS or b >= st.ORDERED_TAPS:
         return
     lag = other.time - sighting.time if a < b else sighting.time - other.time
     lags = p.lags[min(a, b), max(a, b), direction]
@@ -644,47 +651,101 @@ def _overtaken(visit: VisitRecord, opcode: Int, psn: Int) -> Int:
 
 
 @inlined
+def _are_parallel(p: Passing, flow: Int, tap: Int, other: Int) -> bool:
+    """Whether two taps with the same hop limit are beside each other: next to none of the packets
+    of a flow passed both."""
+    here = p.visits[p.visit_slots[_visit_place(p, flow, tap)]]
+    there = p.visits[p.visit_slots[_visit_place(p, flow, other)]]
+    both = np.int64(here.shared) + np.int64(there.shared)
+    return bool(4 * (both + 1) < min(np.int64(here.packets), np.int64(there.packets)))
+
+
+@inlined
+def _misfit(p: Passing, t: TransmissionRecord, tap: Int, limit: Int, time: Int) -> Int:
+    """How far, in ns, a sighting is outside the times that packets took from the latest sighting of
+    a transmission to this tap; at least `_UNKNOWN` where none did, least for the next router."""
+    before = p.sightings[np.int64(t.sighting) & (len(p.sightings) - 1)]
+    other = np.int64(before.tap)
+    unknown = _UNKNOWN + abs(np.int64(before.hop_limit) - limit - 1)
+    if tap >= st.ORDERED_TAPS or other >= st.ORDERED_TAPS:
+        return unknown
+    lags = p.lags[min(tap, other), max(tap, other), np.int64(t.direction)]
+    if lags[st.SAMPLES] == 0:
+        return unknown
+    lag = time - before.time if other < tap else before.time - time
+    return max(lags[st.LEAST] - lag, lag - lags[st.MOST], 0)
+
+
+@inlined
 def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, head: Int) -> Int:
-    """The transmission that row i is a sighting of; -1 for a new one, -2 for a row to ignore.
+    """The transmission that row i is a sighting of, or one of `_NEW` to `_IGNORED`.
 
     `head`: the newest transmission of its bucket. Copies give the transmission plus `_COPY`.
     """
+    if ip_id == 0:
+        return _match_without_id(p, rows, i, label, extra, head)
+    ring, mask = len(p.transmissions) - 1, len(p.sightings) - 1
+    flow, tap = np.int64(rows.flow[i]), np.int64(rows.tap[i])
+    at = head
+    while at >= p.used[st.TAIL]:
+        t = p.transmissions[at & ring]
+        if t.flow == flow and t.label == label and t.ip_id == ip_id and t.extra == extra:
+            seen = np.int64(t.sighting)
+            while seen != _EMPTY and p.sightings[seen & mask].tap != tap:
+                seen = np.int64(p.sightings[seen & mask].previous)
+            if seen == _EMPTY:
+                return at
+            if p.sightings[seen & mask].hop_limit != rows.hop_limit[i]:
+                return _IGNORED  # one tap mirrors the packet before and after a router
+            return at + _COPY
+        at = np.int64(t.chain)
+    return _NEW
+
+
+@subkernel
+def _match_without_id(p: Passing, rows: Rows, i: Int, label: Int, extra: Int, head: Int) -> Int:
+    """The same without identification: of several transmissions the one that fits learned times
+    best, the oldest that fits, else the newest of equals."""
     ring, mask = len(p.transmissions) - 1, len(p.sightings) - 1
     flow, tap, limit = np.int64(rows.flow[i]), np.int64(rows.tap[i]), np.int64(rows.hop_limit[i])
-    verdict = np.int64(rows.verdict[i])
-    again = ip_id == 0 and (verdict == RETRANSMITTED or verdict == RECOVERED)
+    verdict, time = np.int64(rows.verdict[i]), np.int64(rows.time_ns[i])
+    again = verdict == RETRANSMITTED or verdict == RECOVERED
+    best: Int
+    original: Int
+    misfit: Int
+    best, original, misfit = np.int64(_NEW), np.int64(-1), np.int64(_ALWAYS)
     twins = 0
-    best: Int = np.int64(-1)
-    best_rank = 0
     at = head
     while at >= p.used[st.TAIL] and twins < _MOST_TWINS:
         t = p.transmissions[at & ring]
-        if t.flow == flow and t.label == label and t.ip_id == ip_id and t.extra == extra:
+        if t.flow == flow and t.label == label and t.ip_id == 0 and t.extra == extra:
             twins += 1
+            beside = np.int64(-1)
             seen = np.int64(t.sighting)
-            rank = 2
             while seen != _EMPTY and p.sightings[seen & mask].tap != tap:
-                s = p.sightings[seen & mask]
-                if s.hop_limit == limit:
-                    rank = 1
-                elif s.hop_limit == limit + 1 and rank == 2:
-                    rank = 3
-                seen = np.int64(s.previous)
+                if p.sightings[seen & mask].hop_limit == limit:
+                    beside = np.int64(p.sightings[seen & mask].tap)
+                seen = np.int64(p.sightings[seen & mask].previous)
             if seen == _EMPTY:
-                if ip_id != 0:
-                    return at
-                # Of transmissions that look alike, the one that was seen one hop before is most
-                # likely; one that was seen as far along took a parallel link.
-                if rank > best_rank:
-                    best, best_rank = at, rank
-                at = np.int64(t.chain)
-                continue
-            s = p.sightings[seen & mask]
-            if s.hop_limit != limit:
-                return -2  # one tap mirrors the packet before and after a router
-            if ip_id != 0 or (rows.time_ns[i] - s.time < TWIN_NS and not again):
-                return at + _COPY
+                if beside < 0 or not _are_parallel(p, flow, tap, beside):
+                    if not t.again and twins == 1:
+                        return at
+                    off = _misfit(p, t, tap, limit, time)
+                    if off < misfit or off == 0:
+                        best, misfit = at, off
+            else:
+                s = p.sightings[seen & mask]
+                if s.hop_limit != limit:
+                    return _IGNORED
+                if time - s.time < TWIN_NS and not again and original < 0:
+                    original = at
+            if not t.again:
+                break
         at = np.int64(t.chain)
+    if original >= 0 and misfit > TWIN_NS:
+        return original + _COPY
+    if best < 0 and twins > 0:
+        return _NEW_AGAIN
     return best
 
 
@@ -824,7 +885,7 @@ def follow(
         bucket = hashes[i] & (len(p.buckets) - 1)
         overtaken = _overtaken(p.visits[visit_of(p, flow, tap)], opcode, psn)
         match = _match(p, rows, i, label, ip_id, extra, np.int64(p.buckets[bucket]))
-        if match == -2:
+        if match == _IGNORED:
             continue
         copy = match >= _COPY
         if copy:
@@ -834,6 +895,7 @@ def follow(
         s = p.sightings[number & (len(p.sightings) - 1)]
         s.previous = _EMPTY
         if match < 0:
+            is_known = match == _NEW_AGAIN
             match = p.used[st.HEAD]
             p.used[st.HEAD] += 1
             visit_of(p, flow, st.START)
@@ -843,6 +905,7 @@ def follow(
             t.label = label
             t.ip_id = ip_id
             t.extra = extra
+            t.again = is_known
             t.first_ns = p.clock[st.NEWEST]
             t.first_sighting = number
             t.chain = p.buckets[bucket]
@@ -872,5 +935,9 @@ def follow(
         s.fragment = rows.decode_flags[i] & FIRST_FRAGMENT != 0
         if s.previous != _EMPTY and not copy:
             before = p.sightings[s.previous & (len(p.sightings) - 1)]
-            _note_lag(p, before, s, np.int64(t.direction))
+            alike = s.hop_limit == before.hop_limit
+            if alike and ip_id == 0:
+                p.visits[p.visit_slots[_visit_place(p, flow, tap)]].shared += 1
+            if alike or (ip_id == 0 and not t.again):
+                _note_lag(p, before, s, np.int64(t.direction))
     return len(rows.flow)

@@ -36,6 +36,7 @@ TRANSMISSION = np.dtype(
     [
         ("flow", np.int32),
         ("direction", np.uint8),  # 1: the source has a lower number than the destination
+        ("again", np.uint8),  # without identification: not the first one of its packet
         ("label", np.uint32),  # opcode << 24 | PSN
         ("ip_id", np.uint32),
         ("extra", np.uint32),  # AETH of an ACK; of MRC a fingerprint, or source port and RTX bit
@@ -103,6 +104,8 @@ VISIT = np.dtype(
         ("highest", np.uint32, (2,)),  # highest PSN of requests and of responses
         ("recent", np.uint64, (2,)),  # bit n: the PSN n below the highest one was here
         ("packets", np.int64),  # copies included
+        # Without identification: seen just before at another tap with the same hop limit.
+        ("shared", np.int64),
         ("went_on", np.int64),
         ("run", np.int64),  # transmissions in a row that ended here
         ("long_runs", np.int64),  # such rows of at least LONG_RUN
@@ -252,9 +255,9 @@ class Passing(NamedTuple):
     moves: Records
     """MOVE: the first `LOGGED_MOVES` of every flow and tap."""
     lags: Ints
-    """int64[ORDERED_TAPS, ORDERED_TAPS, 2, 3]: for taps a < b that see the same hop limit, by
-    direction (1 where the source has the lower number): least and most time from a to b, samples.
-    """
+    """int64[ORDERED_TAPS, ORDERED_TAPS, 2, 3]: for taps a < b, by direction (1 where the source has
+    the lower number): least and most time from a to b, samples. Of packets with the same hop limit
+    at both; without identification, of all that were not transmitted before."""
     clock: Ints
     used: Ints
     salt: UInt64s

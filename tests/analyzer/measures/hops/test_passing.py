@@ -37,24 +37,81 @@ CE = 3
 TAPS = 4
 
 
+class Sent:
+    """A transmission: its rows by tap, in the order of the first at each; whether another of the
+    same packet was before."""
+
+    def __init__(self, row, again):
+        self.way, self.latest, self.again = {row["tap"]: [row]}, row, again
+
+
+class Pairing:
+    """What tells to which transmission a row belongs."""
+
+    def __init__(self):
+        self.lags = defaultdict(list)  # (from tap, to tap) -> times
+        self.packets, self.shared = Counter(), Counter()  # by flow and tap
+
+    def misfit(self, sent, row):
+        """Ns outside the learned times; at least 2**62 where there are none."""
+        lags = self.lags[sent.latest["tap"], row["tap"]]
+        if not lags:
+            return 2**62 + abs(sent.latest["hop_limit"] - row["hop_limit"] - 1)
+        lag = row["time_ns"] - sent.latest["time_ns"]
+        return max(min(lags) - lag, lag - max(lags), 0)
+
+    def are_parallel(self, sent, row):
+        beside = [tap for tap, seen in sent.way.items() if seen[0]["hop_limit"] == row["hop_limit"]]
+        if not beside or row["ip_id"]:
+            return False
+        here, there = (row["flow"], row["tap"]), (row["flow"], beside[0])
+        both = self.shared[here] + self.shared[there]
+        return 4 * (both + 1) < min(self.packets[here], self.packets[there])
+
+    def join(self, sent, row):
+        before = sent.latest
+        same = before["hop_limit"] == row["hop_limit"]
+        self.shared[row["flow"], row["tap"]] += same and not row["ip_id"]
+        if same or not (row["ip_id"] or sent.again):
+            lag = row["time_ns"] - before["time_ns"]
+            self.lags[before["tap"], row["tap"]].append(lag)
+            self.lags[row["tap"], before["tap"]].append(-lag)
+        sent.way[row["tap"]] = [row]
+        sent.latest = row
+
+
 def transmissions_of(rows):
     """By flow, PSN and identification: transmissions, each {tap: [rows]}."""
-    transmissions = defaultdict(list)  # identity -> transmissions, each {tap: [rows]}
+    transmissions = defaultdict(list)
+    pairing = Pairing()
     for row in rows:
-        key = row["flow"], row["psn"], row["ip_id"]
-        for known in reversed(transmissions[key]):
-            here = known.get(row["tap"])
-            if here is None:
-                known[row["tap"]] = [row]
-                break
-            if here[0]["hop_limit"] != row["hop_limit"]:
-                break
-            if row["ip_id"] or row["time_ns"] - here[-1]["time_ns"] < TWIN_NS:
-                here.append(row)
-                break
+        pairing.packets[row["flow"], row["tap"]] += 1
+        known = transmissions[row["flow"], row["psn"], row["ip_id"]]
+        newest_first = known[::-1]
+        may_be = [
+            sent
+            for sent in newest_first
+            if row["tap"] not in sent.way and not pairing.are_parallel(sent, row)
+        ]
+        here = [sent for sent in newest_first if row["tap"] in sent.way]
+        if any(sent.way[row["tap"]][0]["hop_limit"] != row["hop_limit"] for sent in here):
+            continue
+        copied = [
+            sent
+            for sent in here
+            if row["ip_id"] or row["time_ns"] - sent.way[row["tap"]][-1]["time_ns"] < TWIN_NS
+        ]
+        best = min(may_be, key=lambda sent: pairing.misfit(sent, row), default=None)
+        fit = [sent for sent in may_be if pairing.misfit(sent, row) == 0]
+        best = fit[-1] if fit else best
+        if copied and (best is None or pairing.misfit(best, row) > TWIN_NS):
+            copied[0].way[row["tap"]].append(row)
+            copied[0].latest = row
+        elif best is not None:
+            pairing.join(best, row)
         else:
-            transmissions[key].append({row["tap"]: [row]})
-    return transmissions
+            known.append(Sent(row, again=bool(known) and not row["ip_id"]))
+    return {key: [sent.way for sent in known] for key, known in transmissions.items()}
 
 
 def twin(rows):
@@ -117,7 +174,8 @@ def going_twin(rows):
 
 @st.composite
 def journeys(draw):
-    """Rows of packets that pass four taps, with loss, marks, copies and delays."""
+    """Rows of packets that pass four taps, the second one of two parallel ones, with loss, marks,
+    copies and delays."""
     rows = []
     ids = draw(st.booleans())
     for number in range(draw(st.integers(1, 25))):
@@ -134,7 +192,8 @@ def journeys(draw):
                 tos = 3
             sent += draw(st.integers(1, 5_000))
             row = {
-                "flow": flow, "time_ns": sent, "tap": tap, "psn": psn, "hop_limit": 64 - tap,
+                "flow": flow, "time_ns": sent, "psn": psn, "hop_limit": 64 - tap,
+                "tap": TAPS if tap == 1 and draw(st.booleans()) else tap,
                 "ip_id": number + 1 if ids else 0, "opcode": WRITE_ONLY, "traffic_class": tos,
                 "wire_bytes": 100, "frame_number": len(rows) + 1,
             }  # fmt: skip
@@ -450,3 +509,71 @@ def test_windows_double_until_all_times_are_inside():
     assert np.count_nonzero(packets) == len({(START_NS + t) // width for t in times})
     longest = state.windows[number, :, BYTES_MOST]
     assert sorted(longest[longest > 0].tolist()) == [897, 898, 900]  # the first two share a window
+
+
+SLOW_NS = 2_000_000
+
+
+def sprayed(ways, early_ns=0):
+    """Rows of packets without identification over one of two paths, the first of them slow.
+
+    ways: (PSN, path, time it is sent). Taps: 0 at the sender, 1 and 2 before, 3 and 4 after the
+    spines, 5 at the receiver, whose clock is early.
+    """
+    rows = []
+    for psn, path, sent in ways:
+        slow = SLOW_NS if path == 0 else 0
+        times = [0, 6_000, 12_000 + slow, 18_000 + slow - early_ns]
+        for taken, tap, limit in zip(
+            times, (0, 1 + path, 3 + path, 5), (64, 63, 62, 61), strict=True
+        ):
+            rows.append({
+                "flow": 0, "time_ns": START_NS + sent + taken, "tap": tap, "psn": psn,
+                "hop_limit": limit, "ip_id": 0, "opcode": WRITE_ONLY, "wire_bytes": 100,
+            })  # fmt: skip
+    return sorted(rows, key=lambda row: row["time_ns"])
+
+
+USUAL = [(n, n % 2, n * 4_000_000) for n in range(40)]
+OVERTAKEN_ORIGINAL = USUAL + [(40, 0, 160_000_000)]
+
+
+@pytest.mark.parametrize("early_ns", [0, 3_000, -50_000])
+@pytest.mark.parametrize(
+    "after_ns", [100_000, SLOW_NS - 9_000, SLOW_NS - 3_000, SLOW_NS - 1_000, SLOW_NS + 3_000]
+)
+def test_a_retransmission_beside_its_slow_original_is_no_loss_and_no_copy(after_ns, early_ns):
+    rows = sprayed(OVERTAKEN_ORIGINAL + [(40, 1, 160_000_000 + after_ns)], early_ns)
+    edges = {
+        (int(e["from_tap"]), int(e["to_tap"])): e for e in measured(rows).edges if e["flow"] >= 0
+    }
+    hops = [(START, 0), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5), (5, END)]
+    assert {key: int(e["packets"]) for key, e in edges.items()} == dict(
+        zip(hops, [42, 21, 21, 21, 21, 21, 21, 42], strict=True)
+    )
+    assert sum(int(e["copies"]) for e in edges.values()) == 0
+
+
+def test_a_copy_beside_a_lost_original_is_a_copy():
+    rows = sprayed(OVERTAKEN_ORIGINAL + [(40, 1, 160_100_000)])
+    rows = [row for row in rows if not (row["psn"] == 40 and row["tap"] == 3)]
+    late = [row for row in rows if row["psn"] == 40 and row["tap"] == 5]
+    rows.remove(late[1])
+    rows.append(late[0] | {"time_ns": late[0]["time_ns"] + 5_000})
+    edges = {
+        (int(e["from_tap"]), int(e["to_tap"])): e
+        for e in measured(sorted(rows, key=lambda row: row["time_ns"])).edges
+        if e["flow"] >= 0
+    }
+    assert edges[1, END]["packets"] == 1
+    assert edges[4, 5]["copies"] == 1
+
+
+def test_transmissions_at_parallel_taps_are_not_joined():
+    rows = sprayed(USUAL + [(n, 1 - n % 2, 170_000_000 + n * 100_000) for n in range(20, 40)])
+    edges = [
+        (int(e["from_tap"]), int(e["to_tap"]))
+        for e in measured([row for row in rows if row["tap"] in (1, 2)]).edges
+        if e["flow"] >= 0
+    ]
+    assert sorted(edges) == [(1, END), (2, END), (START, 1), (START, 2)]
