@@ -297,7 +297,15 @@ def test_a_clock_that_is_set_forward_is_found_beside_the_loss(stretched, tmp_pat
     clocks = [f for f in found if f.kind == "clock"]
     assert [f.place.capture.split(".")[0].split("/")[-1] for f in clocks] == [tap]
     assert "is set forward 1 time by" in clocks[0].sentence
-    assert [(f.kind, f.packets) for f in found if f.kind != "clock"] == [TRUE[run]]
+    others = [(f.kind, f.packets) for f in found if f.kind != "clock"]
+    kind, packets = TRUE[run]
+    if kind == "link-down" and tap.startswith("H"):
+        # Without the tap of a sender its packets that no tap saw later are unknown.
+        assert kind in dict(others)
+        assert dict(others)[kind] <= packets
+        assert dict(others).keys() <= {kind, "rehash"}
+    else:
+        assert others == [(kind, packets)]
 
 
 # The framing kernels compiled with bounds checks never reach outside their arrays.
@@ -348,4 +356,4 @@ def test_losses_are_those_before_the_end(
     assert max(between) <= LOST and sum(between) == max(between) > 0
     assert {one.kind for one in found.diagnosis.findings} == {"loss"}
     assert sum(one.packets for one in found.diagnosis.findings) <= LOST
-    assert any("when the captures ended" in limit for limit in found.diagnosis.limits)
+    assert any("had ended" in limit for limit in found.diagnosis.limits)

@@ -95,7 +95,8 @@ def _common_limit(case: Case, flow: int, taps: set[int]) -> int | None:
     edges = starts[(starts["flow"] == flow) & np.isin(starts["to_tap"], list(taps))]
     limits = {*edges["limit_min"].tolist(), *edges["limit_max"].tolist()}
     is_known = len(taps) > 1 and taps == set(edges["to_tap"].tolist())
-    return limits.pop() if is_known and len(limits) == 1 else None
+    places = {int(case.parallel_places[tap]) for tap in taps}  # taps in series share their packets
+    return limits.pop() if is_known and len(limits) == len(places) == 1 else None
 
 
 def _sender(case: Case, flow: int, taps: set[int], limit: int) -> str | None:

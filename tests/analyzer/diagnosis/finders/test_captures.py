@@ -143,7 +143,7 @@ def test_a_loss_beside_another_clock(tmp_path, tap, ns):
     run = simulate(fault=between(NEAR, FAR, drop, which=some(0.05)))
     taps = shifted(run, tap, lambda time_ns: time_ns + ns)
     (one,) = warnings(diagnosis(write_taps(tmp_path, taps)))
-    names(one, "loss", SPINE, run.hits)
+    names(one, "loss", SPINE, run.hits, least=0.85)
 
 
 SENT = [write(n, at=n, ip_id=n) for n in range(20)]
