@@ -32,6 +32,7 @@ KNOWN: dict[str, dict[str, str]] = {
     "link-down": {"vague": "count:2104"},
     "delay-step": {"silent": "second_half"},
     "outage": {"vague": "one_link:leaf2>spine2 one_link:spine4>leaf1"},
+    "clean-spraying": {"wrong": "staggered"},
     "spraying-slow-spine": {
         "wrong": (
             "links one_file one_mac staggered middle uplinks:leaf1 uplinks:leaf2 "

@@ -255,9 +255,7 @@ def _gone_quiet(case: Case, cluster: np.ndarray, last: int) -> int | None:
     flows = len(np.unique(after["flow"]))
     if len(quiet) != 1 or len(parallel) * (1 - 1 / len(parallel)) ** flows > CHANCE:
         return None
-    link = int(quiet.pop())
-    # Once a tap before it captures, packets come over the link from there.
-    return None if _used_after(case, link, last) else link
+    return int(quiet.pop())
 
 
 FINDERS = (Finder(hop_moves, ("rehash", "link-down"), REHASH_CAUSES, after=("overtaking",)),)
