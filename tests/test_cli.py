@@ -125,6 +125,7 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "filter": "not cnp",
         "concat": True,
         "tap_names": {},
+        "ethers": {},
         "rings": None,
         "follow": False,
         "udp_ports": (4791, 4792, 4793),

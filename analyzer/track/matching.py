@@ -129,13 +129,22 @@ class FitRecord(Record):
 @inlined
 def _find_end(ends: Records, side: SideRecord, psn: Int) -> Int:
     """Position of the latest end with a PSN up to `psn`, -1 if none is kept."""
-    at = np.int64(side.ends) - 1
-    oldest = at - min(at, np.int64(ENDS_KEPT - 1))
-    while at >= oldest:
-        if psn_distance(np.int64(ends[at % ENDS_KEPT].psn), psn) <= 0:
-            return at
-        at -= 1
-    return np.int64(-1)
+    above = np.int64(side.ends)
+    before_all = above - min(above, np.int64(ENDS_KEPT)) - 1
+    at, step = above - 1, np.int64(1)
+    # In ever longer steps, then by halves: most answers name a recent end, hostile ones the oldest.
+    while at > before_all and psn_distance(np.int64(ends[at % ENDS_KEPT].psn), psn) > 0:
+        above = at
+        at -= step
+        step *= 2
+    at = max(at, before_all)
+    while above - at > 1:
+        middle = (above + at) // 2
+        if psn_distance(np.int64(ends[middle % ENDS_KEPT].psn), psn) > 0:
+            above = middle
+        else:
+            at = middle
+    return at if at > before_all else np.int64(-1)
 
 
 @inlined

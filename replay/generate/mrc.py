@@ -148,7 +148,10 @@ def frame(
         first = 6 << 28 | dsfield << 20 | way.label
         outer = struct.pack(">IHBB", first, size, next_header, 63) + way.src + way.carrier
     ethertype = 0x86DD if form.srv6 or form.ipv6 else 0x0800
-    link = b"\x02\x00" + way.dst[12:] + b"\x02\x00" + way.src[12:] + struct.pack(">H", ethertype)
+    ends = way.dst[12:], way.src[12:]
+    if form.srv6:  # one link between routers; it sends upwards what hosts with even numbers send
+        ends = bytes((0, 0, 0, 1 + way.src[15] % 2)), bytes((0, 0, 0, 2 - way.src[15] % 2))
+    link = b"".join(b"\x02\x00" + end for end in ends) + struct.pack(">H", ethertype)
     headers = link + outer + ip + udp + transport
     wire = len(headers) + (0 if trimmed else payload + 4)
     if form.snap and form.snap < wire:

@@ -49,6 +49,7 @@ NOT_RUN = {
     "make fuzz": "takes many minutes",
     "make reproductions": "takes many minutes",
     "make faults": "takes many minutes",
+    "make views": "takes many minutes",
     "pipx install": "tests/test_packaging.py installs the wheel",
     "pip install": "the test environment has it",
     "make dist": "tests/test_packaging.py builds both files",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import ClassVar, cast
+from typing import ClassVar, Final, cast
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
@@ -75,7 +76,30 @@ UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the start)"
 
 
 class Verdict(Static):
-    """The one-sentence verdict."""
+    """The one-sentence verdict, as many of its words as two lines hold."""
+
+    _LINES: Final = 2  # of the styles, without the border
+    _shown = ("", 0)
+    _shape = (0, 0)
+
+    def show(self, sentence: str) -> None:
+        """Draw a sentence."""
+        width = self.size.width
+        if (sentence, width) == self._shown:
+            return
+        self._shown = sentence, width
+        text = Text(sentence, "bold", overflow="ellipsis")
+        lines = text.wrap(self.app.console, max(1, width))
+        if width and len(lines) > self._LINES:
+            last = lines[self._LINES - 1].plain.rstrip()
+            if cell_len(last) + 2 > width:
+                last = last.rpartition(" ")[0]
+            begin = [line.plain.rstrip() for line in lines[: self._LINES - 1]]
+            text = Text("\n".join([*begin, f"{last} …"]), "bold", overflow="ellipsis")
+        shape = width, len(lines)
+        # Live sentences change four times a second; only a change of height costs a layout.
+        self.update(text, layout=shape != self._shape)
+        self._shape = shape
 
 
 ALWAYS_SHOWN = ("help", "quit")
@@ -139,9 +163,6 @@ class RoceScreen(Screen[None]):
     """Whether it depends on the record of the selected flow."""
     without_effect: frozenset[str] = frozenset()
     """Actions that `draw` finds nothing for: the footer does not offer them."""
-    _sentence = ""
-    _shape = (0, 0)
-    """Width and lines of the sentence."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,13 +245,7 @@ class RoceScreen(Screen[None]):
         more = f"+{human.counted(left_out, 'column')}" if left_out else ""
         if more != (verdict.border_subtitle or ""):
             verdict.border_subtitle = more
-        if sentence != self._sentence:
-            self._sentence = sentence
-            text, width = Text(sentence, "bold", overflow="ellipsis"), verdict.size.width
-            shape = width, len(text.wrap(self.app.console, max(1, width)))
-            # Live sentences change four times a second; only a change of height costs a layout.
-            verdict.update(text, layout=shape != self._shape)
-            self._shape = shape
+        verdict.show(sentence)
 
     def action_everything(self) -> None:
         """Show or hide flows without data."""

@@ -41,7 +41,9 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
     for i, visit in enumerate(moved):
         nexts = {int(visit["first_next_tap"]), int(visit["next_tap"])}
         if visit["tap"] == START:
-            nexts = _first_taps(tap_hops, int(visit["flow"]))
+            nexts |= _first_taps(tap_hops, int(visit["flow"]))
+            if visit["turns"] > MOST_MOVES:
+                continue  # its packets are sprayed
         if visit["tap"] < START:
             device = _device(tap_hops.names, int(visit["tap"]), nexts)
             by_device.setdefault(device or tap_hops.names[int(visit["tap"])], []).append(i)
@@ -92,7 +94,8 @@ def _common_limit(case: Case, flow: int, taps: set[int]) -> int | None:
     starts = case.tap_hops.starts
     edges = starts[(starts["flow"] == flow) & np.isin(starts["to_tap"], list(taps))]
     limits = {*edges["limit_min"].tolist(), *edges["limit_max"].tolist()}
-    return limits.pop() if len(limits) == 1 else None
+    is_known = len(taps) > 1 and taps == set(edges["to_tap"].tolist())
+    return limits.pop() if is_known and len(limits) == 1 else None
 
 
 def _sender(case: Case, flow: int, taps: set[int], limit: int) -> str | None:

@@ -654,23 +654,38 @@ def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, h
     verdict = np.int64(rows.verdict[i])
     again = ip_id == 0 and (verdict == RETRANSMITTED or verdict == RECOVERED)
     twins = 0
+    best: Int = np.int64(-1)
+    best_rank = 0
     at = head
     while at >= p.used[st.TAIL] and twins < _MOST_TWINS:
         t = p.transmissions[at & ring]
         if t.flow == flow and t.label == label and t.ip_id == ip_id and t.extra == extra:
             twins += 1
             seen = np.int64(t.sighting)
+            rank = 2
             while seen != _EMPTY and p.sightings[seen & mask].tap != tap:
-                seen = np.int64(p.sightings[seen & mask].previous)
+                s = p.sightings[seen & mask]
+                if s.hop_limit == limit:
+                    rank = 1
+                elif s.hop_limit == limit + 1 and rank == 2:
+                    rank = 3
+                seen = np.int64(s.previous)
             if seen == _EMPTY:
-                return at
+                if ip_id != 0:
+                    return at
+                # Of transmissions that look alike, the one that was seen one hop before is most
+                # likely; one that was seen as far along took a parallel link.
+                if rank > best_rank:
+                    best, best_rank = at, rank
+                at = np.int64(t.chain)
+                continue
             s = p.sightings[seen & mask]
             if s.hop_limit != limit:
                 return -2  # one tap mirrors the packet before and after a router
             if ip_id != 0 or (rows.time_ns[i] - s.time < TWIN_NS and not again):
                 return at + _COPY
         at = np.int64(t.chain)
-    return -1
+    return best
 
 
 @inlined

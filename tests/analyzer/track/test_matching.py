@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 from traffic import ACK, NAK_SEQUENCE_ERROR, READ_REQUEST, START_NS, packets
+from work import lines_run
 
 from rocescope.analyzer.track import matching
-from rocescope.analyzer.track.matching import Group, Matching
+from rocescope.analyzer.track.matching import END, ENDS_KEPT, SIDE, Group, Matching
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.packets import ACK_REQUEST, IPV6
 
@@ -258,3 +260,20 @@ def test_the_kernel_compares_like_its_plain_twin(kind, seed, monkeypatch):
         found[key] = tuple(int(fit[n]) for n in ("compared", "against", "delays"))
         found[key] += (round(float(fit["mean_delay"]), 3),)
     assert found == plain(rows)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, ENDS_KEPT, ENDS_KEPT + 1, 3 * ENDS_KEPT])
+def test_the_end_that_an_answer_covers_is_found_in_few_steps(count):
+    """Also the oldest of a full ring: an answer is compared with all queue pairs of a host."""
+    rng = np.random.default_rng(count)
+    psns = (0xFFFF00 + np.cumsum(rng.integers(0, 4, count))) & 0xFFFFFF
+    ends, sides = np.zeros(ENDS_KEPT, END).view(np.recarray), np.zeros(1, SIDE).view(np.recarray)
+    ends.psn[np.arange(count) % ENDS_KEPT], sides.ends[0] = psns, count
+    kept = range(max(0, count - ENDS_KEPT), count)
+    for psn in [0xFFFEFF, *psns, *(psns + 1 & 0xFFFFFF), 0x1000]:
+        up_to = [at for at in kept if (int(psn) - int(psns[at])) & 0xFFFFFF < 1 << 23]
+        found = []
+        find = partial(matching._find_end, ends, sides[0], np.int64(psn))
+        lines = lines_run(lambda into=found, find=find: into.append(find()))
+        assert found == [max(up_to, default=-1)]
+        assert lines < 150

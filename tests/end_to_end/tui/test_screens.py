@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import struct
 from dataclasses import replace as with_changes
+from pathlib import Path
 
 import factories_results as factories
 import numpy as np
@@ -206,6 +207,15 @@ def test_segment_lists_of_mrc(tmp_path, golden, monkeypatch):
         assert f"{len(set().union(*lists.values()))} in all" in lines[2]
         shown += lines
     golden("tests/golden/screens-mrc.txt", "\n".join(shown))
+
+
+def test_a_verdict_of_more_than_two_lines_shows_that_words_are_left_out():
+    path = Path(__file__).parents[2] / "data/mirror/running_job.pcap.xz"
+    for size, ends in (((80, 24), "…"), ((120, 40), ".")):
+        lines = drive([path], ["1"], size, text_of)
+        assert lines[2].startswith(" 1 critical, 1 note: ")
+        assert lines[3].rstrip().endswith(ends)
+        assert set(lines[4][:60]) == {"─"}
 
 
 @pytest.mark.parametrize(
