@@ -297,15 +297,7 @@ def test_a_clock_that_is_set_forward_is_found_beside_the_loss(stretched, tmp_pat
     clocks = [f for f in found if f.kind == "clock"]
     assert [f.place.capture.split(".")[0].split("/")[-1] for f in clocks] == [tap]
     assert "is set forward 1 time by" in clocks[0].sentence
-    others = [(f.kind, f.packets) for f in found if f.kind != "clock"]
-    kind, packets = TRUE[run]
-    if kind == "link-down" and tap.startswith("H"):
-        # Without the tap of a sender its packets that no tap saw later are unknown.
-        assert kind in dict(others)
-        assert dict(others)[kind] <= packets
-        assert dict(others).keys() <= {kind, "rehash"}
-    else:
-        assert others == [(kind, packets)]
+    assert [(f.kind, f.packets) for f in found if f.kind != "clock"] == [TRUE[run]]
 
 
 # The framing kernels compiled with bounds checks never reach outside their arrays.

@@ -81,7 +81,7 @@ def decide_losses(
     names = short_names(tap_names)
     fabric_taps = None if fabric is None else FabricTaps(fabric, points_of(names), addresses)
     flows = tracker.flows
-    testimony = Testimony.of(measure, len(names), is_live=now_ns is not None)
+    testimony = Testimony.of(measure, len(names), now_ns is not None, unclocked)
     counts = testified(measure, testimony, names)
     vantage = Vantage(counts.edges, flows["src"], flows["dst"], names, fabric_taps)
     losses = _Losses(measure, tracker, vantage, testimony, counts, unclocked, now_ns)
@@ -365,12 +365,18 @@ class _Losses:
         self, hop: HopKey, judged: Mapping[HopKey, list[Packets]]
     ) -> NDArray[np.int32]:
         """Flows with packets that ended before another hop, and should have passed it or were
-        retransmitted."""
-        lost = [some["flow"] for other, parts in judged.items() if other != hop for some in parts]
+        retransmitted. What ended before a tap whose clock was set may have passed it."""
+
+        def is_beside(other: HopKey) -> bool:
+            return other != hop and self._unclocked.isdisjoint(other)
+
+        lost = [
+            some["flow"] for other, parts in judged.items() if is_beside(other) for some in parts
+        ]
         lost += [
             some["flow"][some["resent"]]
             for other, parts in self._aside.items()
-            if other != hop
+            if is_beside(other)
             for some in parts
         ]
         return np.concatenate(lost) if lost else np.zeros(0, np.int32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -46,10 +47,18 @@ class Testimony:
     last_ns: Ints
     _hops: Mapping[tuple[int, int], Any] = field(default_factory=dict)
     """EDGE of all flows together, by tap and next tap."""
+    _unclocked: AbstractSet[int] = frozenset()
 
     @classmethod
-    def of(cls, measure: HopMeasure, taps: int, is_live: bool) -> Testimony:
-        """Of a concluded measure. is_live: the captures go on."""
+    def of(
+        cls,
+        measure: HopMeasure,
+        taps: int,
+        is_live: bool,
+        unclocked: AbstractSet[int] = frozenset(),
+    ) -> Testimony:
+        """Of a concluded measure. is_live: the captures go on. unclocked: taps whose clock was set,
+        so that no time to or from them is one of transit."""
         first, last = np.full(taps, _TIMES.max), np.full(taps, _TIMES.min)
         together = measure.edges[measure.edges["flow"] < 0]
         for near, first_ns, last_ns in rows_of(together, "from_tap", "first_ns", "last_ns"):
@@ -59,14 +68,15 @@ class Testimony:
             last[last > _TIMES.min] = measure.state.clock[NEWEST]
         between = (together["from_tap"] != START) & (together["to_tap"] != END)
         keys = rows_of(together[between], "from_tap", "to_tap")
-        return cls(first, last, dict(zip(keys, together[between], strict=True)))
+        return cls(first, last, dict(zip(keys, together[between], strict=True)), unclocked)
 
     @cached_property
     def longest_ns(self) -> int:
         """The longest time from tap to tap, in the times of their clocks."""
         delays = [
             abs(int(hop[name]))
-            for hop in self._hops.values()
+            for taps, hop in self._hops.items()
+            if self._unclocked.isdisjoint(taps)
             for name in ("delay_min", "delay_max")
         ]
         return max([GRACE_NS, *delays])
