@@ -110,6 +110,20 @@ class Case:
                 until.append(max(last_seen.get(tap, self.last_ns) for tap in taps))
         return min(until)
 
+    def clocks_apart_ns(self, flow: int, peer: int | None) -> float:
+        """How far the clocks of neighbouring taps differ, where one of them sees a flow or its
+        answers: an answer may seem to come so long before its request."""
+        taps = {tap for seen in (flow, peer) if seen is not None for tap in self.flows[seen].taps}
+        time = self.last_ns - self.first_ns
+        return max(
+            (
+                abs(clock.offset_ns) + abs(clock.drift_ppm or 0.0) * time / 1e6
+                for clock in self.clocks
+                if not taps.isdisjoint((clock.tap, clock.relative_to))
+            ),
+            default=0.0,
+        )
+
     @cached_property
     def peers(self) -> Mapping[int, int]:
         """The other flow of each flow's connection; flows without a known connection are left

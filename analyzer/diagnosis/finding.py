@@ -332,6 +332,8 @@ def _death_as_seen(case: Case, flow: Flow) -> Death | None:
         answered_here = (flow.dst, flow.src) in case.hosts_seen
         heard = answer_ns > 0 or resent_ns >= new_ns or answered_here
         patience = SILENCE_NS if rounds > 1 else 4 * SILENCE_NS
+        if answer_ns > 0 and resent_ns - answer_ns <= case.clocks_apart_ns(flow.id, peer):
+            return None  # perhaps the answer to this retransmission
         if heard and (rounds >= ROUNDS or silent >= patience):
             return Death("unanswered", since, resent)
         return None
