@@ -124,6 +124,17 @@ class Case:
             default=0.0,
         )
 
+    def transmitted_beside(self, flow: Flow) -> int:
+        """How many packets without identification, taken for copies, passed a tap beside the one
+        that saw their PSN first: further transmissions, or late packets."""
+        if self.tap_hops is None or not flow.tap_copies:
+            return 0
+        return max(flow.tap_copies - self._passed.get(flow.id, 0), 0)
+
+    @cached_property
+    def _passed(self) -> Mapping[int, int]:
+        return {} if self.tap_hops is None else self.tap_hops.passed()
+
     @cached_property
     def peers(self) -> Mapping[int, int]:
         """The other flow of each flow's connection; flows without a known connection are left

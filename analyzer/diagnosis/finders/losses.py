@@ -681,7 +681,8 @@ def lost_before(case: Case, flow: Flow) -> int:
     that a run skips is a lost packet, also when it is a retransmission that was lost. Of other
     senders, with late packets, and where the sender drops ACKs with a wrong ICRC, only those count
     that a retransmission replaced; so also where its answers are not known, because a sender skips
-    what is acknowledged while it retransmits. UC packets are never retransmitted: their missing
+    what is acknowledged while it retransmits. Without identification a packet that came twice, at
+    parallel taps, may have overtaken itself. UC packets are never retransmitted: their missing
     PSNs are lost.
     Gaps in a capture look like losses.
     """
@@ -698,6 +699,8 @@ def lost_before(case: Case, flow: Flow) -> int:
     untold = peer is None or troubles.of(peer, CORRUPT)
     if seen_in_part(flow) or lost_or_late(case, flow):
         return 0  # what was lost, is late, or took another way looks the same
+    if beside := case.transmitted_beside(flow):
+        return max(recovered - beside, 0)
     if jumped is None or resent is None or disordered or untold:
         return recovered
     if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:

@@ -149,6 +149,10 @@ class TapHops:
         """Whether the capture of a tap covers this time, as its packets tell."""
         return bool(self.first_seen[tap] <= first_ns and last_ns <= self.last_seen[tap])
 
+    def passed(self) -> dict[int, int]:
+        """Passes from tap to tap, by flow."""
+        return self.arisen("packets")
+
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter
         of EDGE over all hops."""

@@ -491,6 +491,32 @@ def _note_next(p: Passing, visit: VisitRecord, next_tap: Int, drop: Int, time: I
 
 
 @inlined
+def _are_parallel(p: Passing, flow: Int, tap: Int, other: Int) -> bool:
+    """Whether two taps with the same hop limit are beside each other: not most of the packets
+    that a flow sent in order passed both. A retransmission may take any path, and comes to it after
+    later packets."""
+    here = p.visits[p.visit_slots[_visit_place(p, flow, tap)]]
+    there = p.visits[p.visit_slots[_visit_place(p, flow, other)]]
+    both = np.int64(here.shared) + np.int64(there.shared)
+    return bool(4 * (both + 1) < 3 * min(np.int64(here.in_order), np.int64(there.in_order)))
+
+
+@subkernel
+def _without_parallel(p: Passing, flow: Int, path: Ints, taps: Int) -> Int:
+    """Leave out sightings at a tap parallel to that before it: they are of a further transmission,
+    from before the packets showed that the taps are parallel. The number that stays."""
+    kept, mask = np.int64(1), len(p.sightings) - 1
+    for k in range(1, taps):
+        before, s = p.sightings[path[kept - 1] & mask], p.sightings[path[k] & mask]
+        if before.hop_limit == s.hop_limit:
+            if _are_parallel(p, flow, np.int64(before.tap), np.int64(s.tap)):
+                continue
+        path[kept] = path[k]
+        kept += 1
+    return kept
+
+
+@inlined
 def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> None:
     """Follow the oldest transmission from tap to tap, and forget it. Room is there for its edges.
 
@@ -519,6 +545,8 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
         if place < MOST_TAPS:
             path[place] = number
         taps = min(taps + 1, MOST_TAPS)
+    if t.ip_id == 0:
+        taps = _without_parallel(p, flow, path, taps)
 
     for k in range(taps):
         copies[k] = 0
@@ -651,16 +679,6 @@ def _overtaken(visit: VisitRecord, opcode: Int, psn: Int) -> Int:
 
 
 @inlined
-def _are_parallel(p: Passing, flow: Int, tap: Int, other: Int) -> bool:
-    """Whether two taps with the same hop limit are beside each other: next to none of the packets
-    of a flow passed both."""
-    here = p.visits[p.visit_slots[_visit_place(p, flow, tap)]]
-    there = p.visits[p.visit_slots[_visit_place(p, flow, other)]]
-    both = np.int64(here.shared) + np.int64(there.shared)
-    return bool(4 * (both + 1) < min(np.int64(here.packets), np.int64(there.packets)))
-
-
-@inlined
 def _misfit(p: Passing, t: TransmissionRecord, tap: Int, limit: Int, time: Int) -> Int:
     """How far, in ns, a sighting is outside the times that packets took from the latest sighting of
     a transmission to this tap; at least `_UNKNOWN` where none did, least for the next router."""
@@ -677,13 +695,16 @@ def _misfit(p: Passing, t: TransmissionRecord, tap: Int, limit: Int, time: Int) 
 
 
 @inlined
-def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, head: Int) -> Int:
+def _match(
+    p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, overtaken: Int, head: Int
+) -> Int:
     """The transmission that row i is a sighting of, or one of `_NEW` to `_IGNORED`.
 
-    `head`: the newest transmission of its bucket. Copies give the transmission plus `_COPY`.
+    `overtaken`: as `_overtaken`; `head`: the newest transmission of its bucket. Copies give the
+    transmission plus `_COPY`.
     """
     if ip_id == 0:
-        return _match_without_id(p, rows, i, label, extra, head)
+        return _match_without_id(p, rows, i, label, extra, overtaken, head)
     ring, mask = len(p.transmissions) - 1, len(p.sightings) - 1
     flow, tap = np.int64(rows.flow[i]), np.int64(rows.tap[i])
     at = head
@@ -703,7 +724,9 @@ def _match(p: Passing, rows: Rows, i: Int, label: Int, ip_id: Int, extra: Int, h
 
 
 @subkernel
-def _match_without_id(p: Passing, rows: Rows, i: Int, label: Int, extra: Int, head: Int) -> Int:
+def _match_without_id(
+    p: Passing, rows: Rows, i: Int, label: Int, extra: Int, overtaken: Int, head: Int
+) -> Int:
     """The same without identification: of several transmissions the one that fits learned times
     best, the oldest that fits, else the newest of equals."""
     ring, mask = len(p.transmissions) - 1, len(p.sightings) - 1
@@ -720,13 +743,16 @@ def _match_without_id(p: Passing, rows: Rows, i: Int, label: Int, extra: Int, he
         t = p.transmissions[at & ring]
         if t.flow == flow and t.label == label and t.ip_id == 0 and t.extra == extra:
             twins += 1
-            beside = np.int64(-1)
+            beside, late = np.int64(-1), np.int64(0)
             seen = np.int64(t.sighting)
             while seen != _EMPTY and p.sightings[seen & mask].tap != tap:
                 if p.sightings[seen & mask].hop_limit == limit:
                     beside = np.int64(p.sightings[seen & mask].tap)
+                    late = overtaken + np.int64(p.sightings[seen & mask].overtaken)
                 seen = np.int64(p.sightings[seen & mask].previous)
             if seen == _EMPTY:
+                if beside >= 0 and late == 0 and twins == 1:
+                    p.visits[p.visit_slots[_visit_place(p, flow, tap)]].shared += 1
                 if beside < 0 or not _are_parallel(p, flow, tap, beside):
                     if not t.again and twins == 1:
                         return at
@@ -883,8 +909,11 @@ def follow(
             return i
         label, ip_id, extra = _identity(rows, i)
         bucket = hashes[i] & (len(p.buckets) - 1)
-        overtaken = _overtaken(p.visits[visit_of(p, flow, tap)], opcode, psn)
-        match = _match(p, rows, i, label, ip_id, extra, np.int64(p.buckets[bucket]))
+        visit = p.visits[visit_of(p, flow, tap)]
+        overtaken = _overtaken(visit, opcode, psn)
+        visit.in_order += overtaken == 0
+        head = np.int64(p.buckets[bucket])
+        match = _match(p, rows, i, label, ip_id, extra, np.int64(overtaken), head)
         if match == _IGNORED:
             continue
         copy = match >= _COPY
@@ -936,8 +965,6 @@ def follow(
         if s.previous != _EMPTY and not copy:
             before = p.sightings[s.previous & (len(p.sightings) - 1)]
             alike = s.hop_limit == before.hop_limit
-            if alike and ip_id == 0:
-                p.visits[p.visit_slots[_visit_place(p, flow, tap)]].shared += 1
             if alike or (ip_id == 0 and not t.again):
                 _note_lag(p, before, s, np.int64(t.direction))
     return len(rows.flow)

@@ -104,7 +104,9 @@ VISIT = np.dtype(
         ("highest", np.uint32, (2,)),  # highest PSN of requests and of responses
         ("recent", np.uint64, (2,)),  # bit n: the PSN n below the highest one was here
         ("packets", np.int64),  # copies included
-        # Without identification: seen just before at another tap with the same hop limit.
+        ("in_order", np.int64),
+        # Without identification: in order here, and just before at another tap with the same hop
+        # limit.
         ("shared", np.int64),
         ("went_on", np.int64),
         ("run", np.int64),  # transmissions in a row that ended here
