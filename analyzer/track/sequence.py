@@ -312,17 +312,21 @@ def dates_transmissions(flow: FlowRecord) -> bool:
 
 
 @inlined
+def _may_date(flow: FlowRecord) -> bool:
+    """Whether nothing contradicts that the identifications of a new flow date transmissions."""
+    return bool(flow.no_ids == 0 and flow.ids_other + flow.ids_same == 0)
+
+
+@inlined
 def _sent_just_before(flow: FlowRecord, sent_id: Int, other: Int) -> bool:
     """A guess for a new flow with too few identifications to be certain."""
-    no_evidence_against = flow.no_ids == 0 and flow.ids_other + flow.ids_same == 0
-    return bool(no_evidence_against and -_NEAR_IDS <= id_distance(sent_id, other) < 0)
+    return bool(_may_date(flow) and -_NEAR_IDS <= id_distance(sent_id, other) < 0)
 
 
 @inlined
 def _sent_just_after(flow: FlowRecord, sent_id: Int, other: Int) -> bool:
     """A guess for a flow whose first identifications ascend: those drawn at random seldom do."""
-    ascends = flow.no_ids == 0 and flow.ids_ascending >= 3
-    ascends &= flow.ids_other + flow.ids_same == 0
+    ascends = _may_date(flow) and flow.ids_ascending >= 3
     return bool(ascends and 0 < id_distance(sent_id, other) <= _NEAR_IDS)
 
 
@@ -636,6 +640,7 @@ def _fill(
             _release_reserved(state, flow, stream, packet.psn, bits, packet.dma_length)
     dense = slot.dense
     age = time - slot.time
+    is_dated = bits & MARKS_RESENDS != 0 or dates_transmissions(flow) or _may_date(flow)
     if bits & MARKS_RESENDS:
         resent = packet.rtx != 0
     elif dates_transmissions(flow) and age <= IDS_DATE_WITHIN_NS:
@@ -652,7 +657,7 @@ def _fill(
         early = was_missing and jump_time < stream.early_until
         stream.early_recovered += early
         if was_missing:
-            if bits & MARKS_RESENDS or dates_transmissions(flow):
+            if is_dated:
                 slot.recovered = st.RECOVERED_EARLY if early else st.RECOVERED
                 slot.arrival, slot.time = jump, jump_time
             stream.recovered += 1
@@ -692,7 +697,9 @@ def _seen_again(
     if bits & MARKS_RESENDS:
         earlier = slot.rtx != 0 and rtx == 0
     else:
-        earlier = dates_transmissions(flow) and id_distance(sent_id, slot.sent_id) < 0
+        earlier = id_distance(sent_id, slot.sent_id) < 0 and (
+            dates_transmissions(flow) or _sent_just_before(flow, sent_id, slot.sent_id)
+        )
     if sent_id != slot.sent_id or rtx != slot.rtx:
         same = False
         # Only taps in series see copies. On parallel paths an earlier transmission

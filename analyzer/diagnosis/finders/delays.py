@@ -17,7 +17,7 @@ from ...results.flow import Flow
 from ...summary.hidden import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES
 from ...words import printable
-from ..case import Case, priorities_of
+from ..case import Case, priorities_of, seen_in_part
 from ..finding import (
     EXPECTED,
     before,
@@ -568,11 +568,17 @@ SLOW_PATH_FACTOR = 2
 def late_before(case: Case, known: Known) -> Iterator[Finding]:
     """Packets overtaken before the first tap of their flow.
 
-    Where a gap may hide that a packet was lost, or asked for, its retransmission looks late.
+    Where a gap may hide that a packet was lost, or asked for, its retransmission looks late; so it
+    does where the first transmission took a path without a tap.
     """
     troubles = case.measuring.troubles
-    flows = [case.flows[f] for f in troubles.flows(LATE)]
-    flows = [flow for flow in flows if flow.reordered_packets and not gaps_in(flow, case.gaps)]
+    flows = [
+        flow
+        for flow in map(case.flows.__getitem__, troubles.flows(LATE))
+        if flow.reordered_packets
+        and not gaps_in(flow, case.gaps)
+        and (flow.transport == TRANSPORT_NAMES[MRC] or not seen_in_part(flow))
+    ]
     for group in by_hosts(flows):
         late = troubles.by_flow(LATE, (flow.id for flow in group))
         first, last = span_of(late.values())
