@@ -419,6 +419,16 @@ def _is_early(state: State, flow: FlowRecord, stream: StreamRecord, tap: Int, ti
     return bool(stream.disordered)
 
 
+@inlined
+def _began_meanwhile(state: State, stream: StreamRecord, tap: Int) -> bool:
+    """Whether the capture of a tap began after the last packet of the stream: what is skipped may
+    have passed this tap before, and was lost after it."""
+    psn = psn_add(np.int64(stream.next), -1)
+    slot = state.slots[slot_of(stream, psn)]
+    is_seen = has_slot(state, stream, psn) and slot.state == st.SEEN
+    return bool(is_seen and slot.time < state.began[tap])
+
+
 @subkernel
 def note_disorder(state: State, flow: FlowRecord, stream: StreamRecord) -> None:
     """Note that packets overtake each other: PSNs that were skipped early are not known to be
@@ -590,9 +600,9 @@ def _jump(
     if not _gap_is_certain(state, flow, stream, which, packet.bits):
         missing = 1 if stream.mid_message else 0
     if missing > 0:
-        slot_state = (
-            st.SKIPPED if _is_early(state, flow, stream, packet.tap, packet.time) else st.MISSING
-        )
+        is_unknown = _began_meanwhile(state, stream, packet.tap)
+        is_unknown |= _is_early(state, flow, stream, packet.tap, packet.time)
+        slot_state = st.SKIPPED if is_unknown else st.MISSING
         open_gap(state, flow, stream, first, missing, slot_state, packet, dense)
     kept = min(distance - missing, st.SKIPPED_KEPT)
     skipped = distance - kept

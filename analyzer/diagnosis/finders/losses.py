@@ -703,11 +703,24 @@ def lost_before(case: Case, flow: Flow) -> int:
         return max(recovered - beside, 0)
     if jumped is None or resent is None or disordered or untold:
         return recovered
+    if _begins_at_tap(case, flow, jumped):
+        return recovered
     if resent.packets < GO_BACK_N * jumped.packets or flow.transport == TRANSPORT_NAMES[MRC]:
         return recovered
     if troubles.retransmits(flow.id) == "selective":
         return recovered
     return max(recovered, jumped.packets - suspected)
+
+
+def _begins_at_tap(case: Case, flow: Flow, jumped: Trouble) -> bool:
+    """Whether the first PSNs that the flow skips are before its first packet at a tap whose capture
+    began later than others: they may have passed it before."""
+    if case.tap_hops is None or not jumped.frames:
+        return False
+    time_ns, _, tap = jumped.frames[0]
+    starts = case.tap_hops.starts
+    first = starts["first_ns"][(starts["flow"] == flow.id) & (starts["to_tap"] == tap)]
+    return bool((first >= time_ns).any()) and time_ns > flow.first_time_ns
 
 
 LATE_SHARE = 0.25
