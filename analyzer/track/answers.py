@@ -44,6 +44,8 @@ _CANDIDATES_PER_ANSWER = 64
 the search then waits for as many responses as keep its cost linear."""
 _HITS_NEEDED = 3
 """Responses that match only one flow before the two become a pair."""
+_SAME_PORT = 4
+"""Score of a candidate with the same UDP source port: more than those that its PSNs give."""
 _MISMATCHES_ENDURED = 16
 """Consecutive responses to PSNs that the peer never sent after which a pair is dissolved: the queue
 pair was recreated with another peer. Otherwise only long gaps in a capture cause this many."""
@@ -198,7 +200,7 @@ def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time:
             if _may_have_sent(state, c, psn):
                 score += 2
             if other.udp_sport == flow.udp_sport:
-                score += 4
+                score += _SAME_PORT
                 if rdma_udp_sport(other.dest_qp, flow.dest_qp) == flow.udp_sport:
                     score += 8
             if score > best_score:
@@ -207,6 +209,12 @@ def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time:
                 ties += 1
         seen += 1
         c = np.int64(other.next_in_pair)
+    if ties == 1 and best_score < _SAME_PORT:
+        c = np.int64(state.pairs[flow.pair].head[1 - direction])
+        while c >= 0:  # another flow has the port of this one
+            ties += c != f and state.flows[c].udp_sport == state.flows[best].udp_sport
+            seen += 1
+            c = np.int64(state.flows[c].next_in_pair)
     state.used[st.CANDIDATES_SEEN] = seen
     if ties != 1:
         return
