@@ -143,16 +143,28 @@ def settle(tracker: FlowTracker, cm: CmPairs) -> None:
 
 def _dissolve_doubtful(tracker: FlowTracker) -> None:
     flows = tracker.flows
-    for f in np.flatnonzero((flows["peer"] >= 0) & (flows["mismatches"] > 0)).tolist():
+    doubtful = (flows["mismatches"] > 0) | (flows["naks"] > 0)
+    for f in np.flatnonzero((flows["peer"] >= 0) & doubtful).tolist():
         flow = flows[f]
         if flow["peer"] < 0 or flow["evidence"] & (st.EVIDENCE_CM | st.EVIDENCE_HOST_PROBE):
             continue
-        if int(flow["mismatches"]) * _DOUBT > int(flow["answers"]):
-            peer = int(flow["peer"])
+        peer = int(flow["peer"])
+        is_ignored = _ignores_naks(flow, flows[peer])
+        if is_ignored or int(flow["mismatches"]) * _DOUBT > int(flow["answers"]):
+            flow["early_naks"] += flows[peer]["nak_codes"][0]
+            flows[peer]["nak_codes"] = 0
             for number in (f, peer):
                 flows[number]["peer"] = flows[number]["candidate"] = -1
                 for name in ("evidence", "answers", "mismatches", "mismatches_in_row"):
                     flows[number][name] = 0  # a running analysis may pair it again
+
+
+def _ignores_naks(answers: Any, requests: Any) -> bool:
+    """Whether a sender, paired by PSNs alone, retransmits for none of the NAKs of its peer: they
+    name packets of another queue pair. Both are FLOW records."""
+    if answers["udp_sport"] == requests["udp_sport"] or not requests["nak_codes"][0]:
+        return False
+    return not requests["retransmitted_by"][st.BY_NAK]
 
 
 def _pair_by_port(tracker: FlowTracker) -> None:

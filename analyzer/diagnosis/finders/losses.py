@@ -742,7 +742,7 @@ def losses_after(case: Case, known: Known) -> Iterator[Finding]:
         first, last = span_of(seen)
         explained = known.explains(LOSS_CAUSES, f, first, last)
         unknown = case.flows[f].retransmitted_packets is None
-        if explained or unknown or refuses_one(case, f):
+        if explained or unknown or f not in case.peers or refuses_one(case, f):
             continue
         hit.append(case.flows[f])
     for tap, beyond in _beyond_one_link(case, hit):
