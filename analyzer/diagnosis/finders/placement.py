@@ -61,6 +61,8 @@ def placements(case: Case, known: Known) -> Iterator[Finding]:
         links = f"{len(idle)} of {counted(len(choice.flows), 'parallel link')}"
         flows = [case.flows[f] for f in placed]
         overloaded = {tap for tap in crowded if _is_overloaded(case, known, choice, tap)}
+        if _pass_beside(case, receivers, over_links):
+            overloaded = set()  # a link without a tap may carry as much
         hurt = known.troubled(overloaded, LOADED)
         queues = _queues(case, known, choice, sorted(overloaded))
         for queue in queues:
@@ -109,6 +111,18 @@ def _may_be_used(case: Case, tap: str, receivers: set[str], placed: list[int]) -
         and flow.dst in receivers
         and flow.id not in others
         and not hops.captured(number, flow.first_time_ns, flow.last_time_ns)
+        for flow in case.flows
+    )
+
+
+def _pass_beside(case: Case, receivers: set[str], placed: list[int]) -> bool:
+    """Whether flows between the same hosts pass none of the links: there are more of them."""
+    sources, others = {case.flows[f].src for f in placed}, set(placed)
+    return any(
+        flow.data_packets
+        and flow.dst in receivers
+        and flow.src in sources
+        and flow.id not in others
         for flow in case.flows
     )
 
