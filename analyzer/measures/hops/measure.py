@@ -206,6 +206,7 @@ class HopMeasure:
             outputs=np.zeros(state.MOST_OUTPUTS, state.OUTPUT),
             moves=np.zeros(1024, state.MOVE),
             lags=np.zeros((state.ORDERED_TAPS, state.ORDERED_TAPS, 2, 3), np.int64),
+            captured=np.array([[2**63 - 1, -(2**63)]] * state.ORDERED_TAPS, np.int64),
             clock=np.zeros(9, np.int64),
             used=np.zeros(11, np.int64),
             salt=salt(3) | np.uint64(1),

@@ -40,6 +40,10 @@ AHEAD_TRUSTED, BEHIND_TRUSTED = 8, 1000
 differ may alternate, so that it takes more to go back."""
 MOST_TAPS = 32
 """Sightings of one transmission that are followed; later ones are ignored."""
+AMBIGUOUS_NS = 1_000_000
+"""A packet without identification that comes so much later than usual may be a retransmission."""
+LEAST_USUAL = 64
+"""Packets of a hop that show how much its clocks differ."""
 OFFSET_NS = 1 << 20
 """A first delay of at least this shows clocks that differ: delays are counted relative to it."""
 FIRST_ENDS = 8
@@ -516,6 +520,29 @@ def _without_parallel(p: Passing, flow: Int, path: Ints, taps: Int) -> Int:
     return kept
 
 
+@subkernel
+def _is_of_two(p: Passing, path: Ints, taps: Int) -> bool:
+    """Whether these may be sightings of two transmissions: much time is between two taps, and the
+    first of them did not capture when the second tap saw the packet. Where all packets took as
+    long, the clocks differ."""
+    mask = len(p.sightings) - 1
+    for k in range(taps - 1):
+        near, far = p.sightings[path[k] & mask], p.sightings[path[k + 1] & mask]
+        tap, delay = np.int64(near.tap), far.time - near.time
+        if tap >= st.ORDERED_TAPS or abs(delay) <= AMBIGUOUS_NS:
+            continue
+        if p.captured[tap, 0] <= far.time <= p.captured[tap, 1]:
+            continue
+        number = np.int64(p.edge_slots[_edge_place(p, -1, tap, np.int64(far.tap))])
+        if number != _EMPTY:
+            least, most = p.edges[number].delay_min, p.edges[number].delay_max
+            is_usual = min(least, delay) + AMBIGUOUS_NS > max(most, delay)
+            if is_usual and p.edges[number].packets >= LEAST_USUAL:
+                continue
+        return True
+    return False
+
+
 @inlined
 def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> None:
     """Follow the oldest transmission from tap to tap, and forget it. Room is there for its edges.
@@ -547,6 +574,8 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
         taps = min(taps + 1, MOST_TAPS)
     if t.ip_id == 0:
         taps = _without_parallel(p, flow, path, taps)
+        if _is_of_two(p, path, taps):
+            return
 
     for k in range(taps):
         copies[k] = 0
@@ -873,6 +902,9 @@ def follow(
         time = rows.time_ns[i]
         opcode, psn = np.int64(rows.opcode[i]), np.int64(rows.psn[i])
         _tick(p, time)
+        if tap < st.ORDERED_TAPS:
+            p.captured[tap, 0] = min(p.captured[tap, 0], time)
+            p.captured[tap, 1] = max(p.captured[tap, 1], time)
         if p.used[st.TAIL] > CONCLUDED_BEFORE_NARROWING:
             waited = max(SPANS_WAITED * p.clock[st.LONGEST], LEAST_HORIZON_NS)
             p.clock[st.HORIZON] = min(waited, FIRST_HORIZON_NS)

@@ -260,6 +260,8 @@ class Passing(NamedTuple):
     """int64[ORDERED_TAPS, ORDERED_TAPS, 2, 3]: for taps a < b, by direction (1 where the source has
     the lower number): least and most time from a to b, samples. Of packets with the same hop limit
     at both; without identification, of all that were not transmitted before."""
+    captured: Ints
+    """int64[ORDERED_TAPS, 2]: times of the first and the latest packet of each tap."""
     clock: Ints
     used: Ints
     salt: UInt64s
