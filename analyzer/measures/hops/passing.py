@@ -520,6 +520,33 @@ def _without_parallel(p: Passing, flow: Int, path: Ints, taps: Int) -> Int:
     return kept
 
 
+@inlined
+def _is_outside(p: Passing, sighting: SightingRecord, other: SightingRecord) -> bool:
+    """Whether two sightings are far apart in time, and the tap nearer to the sender did not capture
+    at the time of the other one."""
+    if abs(other.time - sighting.time) <= AMBIGUOUS_NS:
+        return False
+    swap = other.hop_limit > sighting.hop_limit
+    tap = np.int64(other.tap) if swap else np.int64(sighting.tap)
+    time = sighting.time if swap else other.time
+    if tap >= st.ORDERED_TAPS:
+        return False
+    return bool(time < p.captured[tap, 0] or time > p.captured[tap, 1])
+
+
+@subkernel
+def _doubt(p: Passing, t: TransmissionRecord) -> None:
+    """Note that the sightings of later transmissions of the same packet may be those of `t`."""
+    ring = len(p.transmissions) - 1
+    hashed = _hash(np.int64(t.flow), np.int64(t.label), np.int64(0), np.int64(t.extra), p.salt)
+    at: Int = np.int64(p.buckets[hashed & (len(p.buckets) - 1)])
+    while at >= p.used[st.TAIL]:
+        other = p.transmissions[at & ring]
+        if other.flow == t.flow and other.label == t.label and other.extra == t.extra:
+            other.doubtful = 1
+        at = np.int64(other.chain)
+
+
 @subkernel
 def _is_of_two(p: Passing, path: Ints, taps: Int) -> bool:
     """Whether these may be sightings of two transmissions: much time is between two taps, and the
@@ -528,12 +555,11 @@ def _is_of_two(p: Passing, path: Ints, taps: Int) -> bool:
     mask = len(p.sightings) - 1
     for k in range(taps - 1):
         near, far = p.sightings[path[k] & mask], p.sightings[path[k + 1] & mask]
-        tap, delay = np.int64(near.tap), far.time - near.time
-        if tap >= st.ORDERED_TAPS or abs(delay) <= AMBIGUOUS_NS:
+        if not _is_outside(p, near, far):
             continue
-        if p.captured[tap, 0] <= far.time <= p.captured[tap, 1]:
-            continue
-        number = np.int64(p.edge_slots[_edge_place(p, -1, tap, np.int64(far.tap))])
+        delay = far.time - near.time
+        edge = _edge_place(p, -1, np.int64(near.tap), np.int64(far.tap))
+        number: Int = np.int64(p.edge_slots[edge])
         if number != _EMPTY:
             least, most = p.edges[number].delay_min, p.edges[number].delay_max
             is_usual = min(least, delay) + AMBIGUOUS_NS > max(most, delay)
@@ -574,7 +600,10 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
         taps = min(taps + 1, MOST_TAPS)
     if t.ip_id == 0:
         taps = _without_parallel(p, flow, path, taps)
+        if t.doubtful:
+            return
         if _is_of_two(p, path, taps):
+            _doubt(p, t)
             return
 
     for k in range(taps):
@@ -967,6 +996,7 @@ def follow(
             t.ip_id = ip_id
             t.extra = extra
             t.again = is_known
+            t.doubtful = 0
             t.first_ns = p.clock[st.NEWEST]
             t.first_sighting = number
             t.chain = p.buckets[bucket]
@@ -997,6 +1027,6 @@ def follow(
         if s.previous != _EMPTY and not copy:
             before = p.sightings[s.previous & (len(p.sightings) - 1)]
             alike = s.hop_limit == before.hop_limit
-            if alike or (ip_id == 0 and not t.again):
+            if alike or (ip_id == 0 and not t.again and not _is_outside(p, before, s)):
                 _note_lag(p, before, s, np.int64(t.direction))
     return len(rows.flow)

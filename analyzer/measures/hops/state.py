@@ -36,7 +36,9 @@ TRANSMISSION = np.dtype(
     [
         ("flow", np.int32),
         ("direction", np.uint8),  # 1: the source has a lower number than the destination
-        ("again", np.uint8),  # without identification: not the first one of its packet
+        # without identification:
+        ("again", np.uint8),  # not the first one of its packet
+        ("doubtful", np.uint8),  # its sightings may be those of another one
         ("label", np.uint32),  # opcode << 24 | PSN
         ("ip_id", np.uint32),
         ("extra", np.uint32),  # AETH of an ACK; of MRC a fingerprint, or source port and RTX bit
