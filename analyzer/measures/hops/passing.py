@@ -42,7 +42,7 @@ MOST_TAPS = 32
 """Sightings of one transmission that are followed; later ones are ignored."""
 AMBIGUOUS_NS = 1_000_000
 """A packet without identification that comes so much later than usual may be a retransmission."""
-LEAST_USUAL = 64
+LEAST_USUAL = 16
 """Packets of a hop that show how much its clocks differ."""
 OFFSET_NS = 1 << 20
 """A first delay of at least this shows clocks that differ: delays are counted relative to it."""
@@ -521,17 +521,15 @@ def _without_parallel(p: Passing, flow: Int, path: Ints, taps: Int) -> Int:
 
 
 @inlined
-def _is_outside(p: Passing, sighting: SightingRecord, other: SightingRecord) -> bool:
-    """Whether two sightings are far apart in time, and the tap nearer to the sender did not capture
-    at the time of the other one."""
+def _began_later(p: Passing, sighting: SightingRecord, other: SightingRecord) -> bool:
+    """Whether two sightings are far apart in time, and the tap of one did not capture yet at the
+    time of the other."""
     if abs(other.time - sighting.time) <= AMBIGUOUS_NS:
         return False
-    swap = other.hop_limit > sighting.hop_limit
-    tap = np.int64(other.tap) if swap else np.int64(sighting.tap)
-    time = sighting.time if swap else other.time
-    if tap >= st.ORDERED_TAPS:
-        return False
-    return bool(time < p.captured[tap, 0] or time > p.captured[tap, 1])
+    first, last = min(sighting.time, other.time), np.int64(other.tap)
+    if sighting.time > other.time:
+        last = np.int64(sighting.tap)
+    return bool(last < st.ORDERED_TAPS and first < p.captured[last, 0])
 
 
 @subkernel
@@ -550,19 +548,21 @@ def _doubt(p: Passing, t: TransmissionRecord) -> None:
 @subkernel
 def _is_of_two(p: Passing, path: Ints, taps: Int) -> bool:
     """Whether these may be sightings of two transmissions: much time is between two taps, and the
-    first of them did not capture when the second tap saw the packet. Where all packets took as
-    long, the clocks differ."""
+    first of them did not capture when the second tap saw the packet. Where others took as long,
+    the link is slow or the clocks differ."""
     mask = len(p.sightings) - 1
     for k in range(taps - 1):
         near, far = p.sightings[path[k] & mask], p.sightings[path[k + 1] & mask]
-        if not _is_outside(p, near, far):
+        tap, delay = np.int64(near.tap), far.time - near.time
+        if tap >= st.ORDERED_TAPS or abs(delay) <= AMBIGUOUS_NS:
             continue
-        delay = far.time - near.time
+        if p.captured[tap, 0] <= far.time <= p.captured[tap, 1]:
+            continue
         edge = _edge_place(p, -1, np.int64(near.tap), np.int64(far.tap))
         number: Int = np.int64(p.edge_slots[edge])
         if number != _EMPTY:
             least, most = p.edges[number].delay_min, p.edges[number].delay_max
-            is_usual = min(least, delay) + AMBIGUOUS_NS > max(most, delay)
+            is_usual = least - AMBIGUOUS_NS <= delay <= most + AMBIGUOUS_NS
             if is_usual and p.edges[number].packets >= LEAST_USUAL:
                 continue
         return True
@@ -579,7 +579,7 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
     p.used[st.TAIL] += 1
     mask = len(p.sightings) - 1
     flow = np.int64(t.flow)
-    taps = 0
+    taps: Int = np.int64(0)
     at = np.int64(t.sighting)
     while at != _EMPTY:  # the latest first
         number = at
@@ -1027,6 +1027,6 @@ def follow(
         if s.previous != _EMPTY and not copy:
             before = p.sightings[s.previous & (len(p.sightings) - 1)]
             alike = s.hop_limit == before.hop_limit
-            if alike or (ip_id == 0 and not t.again and not _is_outside(p, before, s)):
+            if alike or (ip_id == 0 and not t.again and not _began_later(p, before, s)):
                 _note_lag(p, before, s, np.int64(t.direction))
     return len(rows.flow)
