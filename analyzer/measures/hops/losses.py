@@ -315,6 +315,8 @@ class _Losses:
         """
         if hop[1] < 0 or _arrived(packets, self._tracker).any():
             return False
+        if self._captures_others(hop, packets, judged.get(hop, [])):
+            return False
         if self._is_down(hop, int(packets["time"][0]), judged.get(hop, [])):
             return True
         is_answer = self._tracker.flows["request_packets"][packets["flow"]] == 0
@@ -342,6 +344,17 @@ class _Losses:
             and any(onward.first_ns <= end and onward.last_ns >= begin for onward in taps.values())
             for (flow, tap), taps in self._counts.instead.items()
         )
+
+    def _captures_others(self, hop: HopKey, packets: Packets, judged: list[Packets]) -> bool:
+        """Whether the next tap captured packets of other hops while this one was down: its capture
+        ended before these packets, then, whatever else came."""
+        near, far = hop
+        if not judged or packets["time"][0] <= self._testimony.last_ns[far]:
+            return False
+        others = self._hops[(self._hops["to_tap"] == far) & (self._hops["from_tap"] != START)]
+        others = others[others["from_tap"] != near]
+        down_ns = min(int(some["time"][0]) for some in judged)
+        return bool((others["last_ns"] > down_ns).any())
 
     def _is_missed_at_receiver(self, hop: HopKey, packets: Packets) -> Bools:
         """Which packets the tap on the link of their receiver must have seen, whatever a silent tap
