@@ -38,6 +38,7 @@ from rocescope.analyzer.track.batch import (
     IN_ORDER,
     MIRROR_DUPLICATE,
     NOT_SEQUENCED,
+    OVERTAKEN,
     RECOVERED,
     REORDERED,
     RESTARTED,
@@ -583,6 +584,33 @@ def by(tracker, flow=0):
     """{trigger: packets}"""
     counts = tracker.flows[flow]["retransmitted_by"].tolist()
     return {name: n for name, n in zip(state.TRIGGER_NAMES, counts, strict=True) if n}
+
+
+def test_a_late_packet_beside_its_retransmission_is_late_with_few_identifications():
+    """Its identification is below that of the retransmission, which came first."""
+    sent = [(0, 1), (1, 3), (3, 7), (2, 9), (2, 5), (3, 11), (4, 13)]
+    tracker = FlowTracker()
+    rows = [
+        write(psn, ip_id=ip_id, time_ns=START_NS + n * 10_000_000)
+        for n, (psn, ip_id) in enumerate(sent)
+    ]
+    found = track(tracker, packets(rows)).tolist()
+    assert found == ([IN_ORDER] * 2 + [AHEAD, RECOVERED, OVERTAKEN, RETRANSMITTED, IN_ORDER])
+    assert tracker.state.streams[0]["recovered"] == 0
+
+
+def test_what_a_tap_misses_at_its_beginning_is_not_lost_before_it():
+    """Tap 1 sees PSNs up to 9 and tap 0, before it, those from 20 on, when its capture begins; its
+    PSNs 10 to 19 may have passed it before and be lost between the two."""
+    psns = [*range(10), *range(20, 40)]
+    rows = [
+        write(psn, time_ns=START_NS + psn * 10_000_000)
+        | {"tap": psn < 20, "hop_limit": 64 - (psn < 20)}
+        for psn in psns
+    ]
+    tracker = FlowTracker(taps=2)
+    track(tracker, packets(rows))
+    assert tracker.missing(0, state.REQUESTS) == (0, 0)
 
 
 def test_a_lost_response_asked_for_again_is_recovered_without_identifications():

@@ -569,6 +569,46 @@ def test_a_copy_beside_a_lost_original_is_a_copy():
     assert edges[4, 5]["copies"] == 1
 
 
+def test_late_packets_and_retransmissions_of_a_new_flow_are_not_joined():
+    """From the first packet on, each one over the slow path is retransmitted over the other one,
+    and comes first there; the taps after the spines show nothing else."""
+    ways = [(n, n % 2, n * 500_000) for n in range(60)]
+    ways += [(n, 1, n * 500_000 + 1_200_000) for n in range(0, 60, 2)]
+    edges = [
+        (int(e["from_tap"]), int(e["to_tap"]))
+        for e in measured([row for row in sprayed(ways) if row["tap"] in (3, 4)]).edges
+        if e["flow"] >= 0
+    ]
+    assert sorted(edges) == [(3, END), (4, END), (START, 3), (START, 4)]
+
+
+@pytest.mark.parametrize("offset_ns", [0, 50_000_000, -50_000_000])
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_tap_that_saw_one_of_two_transmissions_shows_no_delay(ends, offset_ns):
+    """Packets are lost after tap 1, and retransmitted 80 ms later. The capture of tap 0 begins
+    between the two, or ends there. Where the clocks of taps 1 and 3 differ from that of tap 0,
+    nothing is lost: all packets have the same delay."""
+    ways = [(n, 0, n * 1_000_000) for n in range(400)]
+    rows, lost = [], range(100, 110) if offset_ns == 0 else ()
+    for psn, _, sent in ways:
+        for again in (False, True) if psn in lost else (False,):
+            for taken, tap in ((0, 0), (6_000, 1), (12_000, 3)):
+                if tap == 3 and psn in lost and not again:
+                    continue
+                time = START_NS + sent + taken + 80_000_000 * again
+                if tap == 0 and (time > START_NS + 150_000_000) == ends:
+                    continue
+                rows.append({
+                    "flow": 0, "time_ns": time + (offset_ns if tap else 0), "tap": tap, "psn": psn,
+                    "hop_limit": 64 - tap, "ip_id": 0, "opcode": WRITE_ONLY, "wire_bytes": 100,
+                })  # fmt: skip
+    edges = measured(sorted(rows, key=lambda row: row["time_ns"])).edges
+    passed = [e for e in edges if e["flow"] >= 0 and e["from_tap"] == 0 and e["to_tap"] == 1]
+    assert len(passed) == 1
+    assert passed[0]["delay_max"] - passed[0]["delay_min"] < 1_000
+    assert not any(e["from_tap"] == 0 and e["to_tap"] == END and e["packets"] > 1 for e in edges)
+
+
 def test_transmissions_at_parallel_taps_are_not_joined():
     rows = sprayed(USUAL + [(n, 1 - n % 2, 170_000_000 + n * 100_000) for n in range(20, 40)])
     edges = [
