@@ -166,3 +166,42 @@ def test_flows_have_their_addresses_and_partners():
     for one in paired:
         assert (named[one.peer].dst, named[one.peer].peer) == (one.src, one.number)
     assert all(one.first_ns <= one.last_ns for one in named)
+
+
+def two_of_one_pace(port):
+    """Requests of queue pair 0x21 with a port of their own; answers of 0x12, whose requests no tap
+    saw, and of 0x22, which has this port."""
+    rows = []
+    for n in range(40):
+        rows += [{"psn": n, "dest_qp": 0x21, "udp_sport": 50_001}]
+        told = {"answer": True, "psn": n, "opcode": ACK, "syndrome": 0x1F}
+        rows += [told | {"dest_qp": 0x12, "udp_sport": 50_002}]
+        if port is not None:
+            rows += [told | {"dest_qp": 0x22, "udp_sport": port}]
+    return rows
+
+
+@pytest.mark.parametrize(("port", "peer"), [(None, 1), (50_003, 1), (50_001, 2)])
+def test_answers_of_an_unseen_queue_pair_are_not_those_of_another_with_its_own(port, peer):
+    found = FlowTracker()
+    track(found, packets(two_of_one_pace(port)))
+    connections.settle(found, CmPairs())
+    assert found.flows["peer"][0] == peer
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+@pytest.mark.parametrize("ports", [(50_001, 50_002), (50_001, 50_001)])
+def test_a_sender_that_ignores_the_naks_of_its_peer_is_another(heeds, ports):
+    """Only where the ports differ; its NAKs count as those of an unknown queue pair."""
+    rows = [row | {"udp_sport": 50_002} for row in two_of_one_pace(None)]
+    nak = {"answer": True, "psn": 35, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    rows.append(nak | {"dest_qp": 0x12})
+    if heeds:
+        rows += [{"psn": n, "dest_qp": 0x21} for n in range(35, 40)]
+    rows = [row | {"udp_sport": ports["answer" in row]} for row in rows]
+    found = FlowTracker()
+    track(found, packets(rows))
+    connections.settle(found, CmPairs())
+    pairs_stay = heeds or ports[0] == ports[1]
+    assert (found.flows["peer"][0] >= 0) == pairs_stay
+    assert found.flows["early_naks"].sum() == (not pairs_stay)

@@ -467,6 +467,16 @@ def test_one_that_causes_retransmissions_is_a_warning():
     assert one.severity in ("warning", "critical")
 
 
+def test_where_other_paths_have_no_tap_a_retransmission_looks_late():
+    case = case_of(HURT)
+    (flow,) = (flow for flow in case.flows if flow.reordered_packets)
+    in_part = [
+        msgspec.structs.replace(each, missing_packets=None if each is flow else 0)
+        for each in case.flows
+    ]
+    assert list(late_before(replace(case, flows=in_part), Known())) == []
+
+
 def test_a_capture_out_of_order_may_be_the_cause():
     disordered = capture(table_of(HURT), out_of_order_frames=1)
     (one,) = found_late(HURT, captures=[disordered])
