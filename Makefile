@@ -17,7 +17,7 @@ PIP = .venv/bin/python -m pip --disable-pip-version-check --quiet
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-demo: .venv/.installed ## set up, analyse a bundled real capture, print the report
+demo: .venv/.installed build/kernels/.analyzer ## set up, analyse a bundled real capture, print the report
 	@.ci/system-packages
 	@.venv/bin/rocescope analyze $(CAPTURE)
 
@@ -98,8 +98,13 @@ clean: ## remove the environment and all caches
 .venv/.installed: .venv/bin/python pyproject.toml constraints.txt
 	@echo "installing rocescope and its dependencies ..." >&2
 	@$(PIP) install --constraint constraints.txt setuptools
-	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable .
+	@$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[build]'
 	@.venv/bin/python -m compileall -q *.py $(PACKAGES)
+	@touch $@
+
+# The first call of a changed kernel does the same; here its progress can be seen.
+build/kernels/.analyzer: .venv/.installed $(shell grep -rl kernels analyzer kernels --include='*.py' --include=kernels.json)
+	@PYTHONDONTWRITEBYTECODE= .venv/bin/python -m rocescope.kernels.build analyzer
 	@touch $@
 
 .venv/.dev: .venv/.installed

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from .analyzer.errors import RocescopeError
+from .kernels import LibraryError
 
 _OUTPUTS = ("-o", "--output", "-w", "--write")
 _ENDLESS_NUMBER = re.compile(r"\d{1000}")
@@ -59,7 +60,7 @@ def run(arguments: list[str]) -> int:
         raise
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
-    except RocescopeError as error:
+    except (RocescopeError, LibraryError) as error:
         return _complain(_one_line(error), error.exit_code)
     except OSError as error:
         if traceback:

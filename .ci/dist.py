@@ -3,8 +3,9 @@
     dist.py FOLDER
 
 The tracked files are copied, with the time of the last commit (or SOURCE_DATE_EPOCH) and one mode,
-and built without network by the setuptools of this Python. setuptools writes its own times and the
-user's name into the source distribution, so that is packed again.
+and built without network by the setuptools and numba of this Python, with objects of kernels that
+the checkout has. setuptools writes its own times and the user's name into the source distribution,
+so that is packed again.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import tempfile
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+OBJECTS = CHECKOUT / "build" / "kernels" / "objects"
 BUILD = """
 import sys
-from setuptools import build_meta
+sys.path.insert(0, ".ci")
+import backend
 folder = sys.argv[1]  # the builds change it
-build_meta.build_sdist(folder)
-build_meta.build_wheel(folder)
+backend.build_sdist(folder)
+backend.build_wheel(folder)
 """
 
 
@@ -37,7 +40,8 @@ def git(*words: str) -> str:
 def copy_tracked_files(source: Path, time: int) -> None:
     """The tracked files of the package, as they are in the working tree."""
     for name in git("ls-files", "-z").rstrip("\0").split("\0"):
-        if name.startswith(("tests/", "benchmarks/", ".")) or not (CHECKOUT / name).is_file():
+        unused = name.startswith(("tests/", "benchmarks/", ".")) and name != ".ci/backend.py"
+        if unused or not (CHECKOUT / name).is_file():
             continue
         target = source / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -72,9 +76,10 @@ def main(folder: Path) -> None:
         subprocess.run(
             [sys.executable, "-c", BUILD, str(built)],
             cwd=source,
-            env=os.environ | {"SOURCE_DATE_EPOCH": str(time)},
+            env=os.environ
+            | {"SOURCE_DATE_EPOCH": str(time), "ROCESCOPE_KERNEL_OBJECTS": str(OBJECTS)},
             check=True,
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
         )
         for archive in built.glob("*.tar.gz"):
             pack_again(archive, time)

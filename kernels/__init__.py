@@ -1,1 +1,7 @@
-"""How hot loops are compiled, cached and loaded. Imports no other room."""
+"""How hot loops are compiled, kept in libraries and called. Imports no other room."""
+
+
+class LibraryError(Exception):
+    """A library of compiled kernels that is missing, damaged or of another rocescope."""
+
+    exit_code = 1

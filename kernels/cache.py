@@ -1,69 +1,21 @@
-"""The cache of compiled kernels: its folders, locks and files."""
+"""What a checkout needs to keep machine code: safe folders, and digests of what it was made of."""
 
 from __future__ import annotations
 
 import contextlib
 import enum
-import errno
-import fcntl
-import marshal
 import os
 import stat
 import sys
 import time
 import types
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ..version import VERSION
-
-# A lock between processes, if the file system supports it. filelock takes 86 ms and 10 MB to load.
-
-_POLL_S = 0.02
-
-
-@contextlib.contextmanager
-def process_lock(path: str, patience_s: float) -> Iterator[bool]:
-    """Hold the lock of a file, created with its folder; yields whether it is held.
-
-    It is not held without write permission, on a file system without locks, and after `patience_s`
-    seconds of waiting; the caller must work without the lock, only more slowly. Threads exclude
-    each other like processes. The system releases the lock of every ended process (flock(2)).
-    """
-    with contextlib.ExitStack() as stack:
-        held = False
-        with contextlib.suppress(OSError):
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            stack.callback(os.close, file)
-            held = _taken(file, patience_s)
-        if held:  # released explicitly: a forked child also has the file open
-            stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
-        yield held
-
-
-def _taken(file: int, patience_s: float) -> bool:
-    """Wait for the lock, with a limit: a stopped process may hold it. OSError: no locks."""
-    until = time.monotonic() + patience_s
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(_POLL_S)
-        else:
-            return True
-
-
-try:
-    from _blake2 import blake2b  # hashlib loads OpenSSL, which takes longer than all digests here
-except ImportError:  # pragma: no cover - an interpreter without it
-    from hashlib import blake2b
+from .signature import blake2b
 
 BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 """Compile kernels with bounds checks: for the fuzz tests, several times slower."""
@@ -71,7 +23,6 @@ BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 _UNUSED_AFTER_S = 30 * 86_400
 """A month: long enough for alternating between two versions."""
 _PACKAGE = __name__.partition(".")[0]
-_KEY_BYTES = 12
 
 
 @cache
@@ -155,42 +106,23 @@ def remove_foreign(folder: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         status = os.lstat(folder)
         if not stat.S_ISDIR(status.st_mode):
-            _say_refused(folder)
+            say_refused(folder)
             os.unlink(folder)
-        elif not _is_own(status):
+        elif not is_own(status):
             import shutil  # takes as long to load as several kernels
 
-            _say_refused(folder)
+            say_refused(folder)
             shutil.rmtree(folder)
 
 
-def read_own(path: str) -> bytes:
-    """The contents of a file that only this user or root can have written.
-
-    Another file raises PermissionError, a missing one FileNotFoundError.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb", buffering=0) as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
-            _say_refused(path)
-            raise PermissionError(errno.EACCES, "another user can write to it", path)
-        return file.read()
-
-
-def create_own(path: str, flags: int = os.O_WRONLY | os.O_CREAT | os.O_TRUNC) -> int:
-    """A file that only this user can write to, whatever the umask; for `open` as `opener`."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-
-def _is_own(status: os.stat_result) -> bool:
+def is_own(status: os.stat_result) -> bool:
     """Whether only this user or root can write to a file or folder."""
     others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return status.st_uid in (0, os.geteuid()) and not others_write
 
 
 @cache
-def _say_refused(path: str) -> None:
+def say_refused(path: str) -> None:
     print(
         f"rocescope: {path} is not used: another user can write to it; compiling again",
         file=sys.stderr,
@@ -207,17 +139,7 @@ def remove_unused(base: str) -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def key_of(function: Callable[..., Any], module: bytes) -> str:
-    """A digest of all inputs of the machine code of a function, `module_digest` included.
-
-    It includes the version: two releases never share code, even if the digest misses an input.
-    """
-    digest = blake2b(module + VERSION.encode(), digest_size=_KEY_BYTES)
-    digest.update(function.__qualname__.encode())
-    return digest.hexdigest()
-
-
-def module_digest(function: Callable[..., Any]) -> bytes:
+def module_digest(function: Callable[..., Any]) -> str:
     """A digest of the module of a function, taken at its first kernel.
 
     Numba compares only the file of a kernel. It misses helpers and constants of other files that
@@ -232,12 +154,7 @@ def module_digest(function: Callable[..., Any]) -> bytes:
         for value in list(function.__globals__.values()):
             digest.update(_global_digest(value))
         known = _MODULES[path] = digest.digest()
-    return known
-
-
-def digest_of(data: bytes) -> str:
-    """A short digest of data."""
-    return blake2b(data, digest_size=_KEY_BYTES).hexdigest()
+    return known.hex()
 
 
 _MODULES: dict[str, bytes] = {}
@@ -277,43 +194,3 @@ def _file_digest(path: str) -> bytes:
             return blake2b(file.read(), digest_size=32).digest()
     except OSError:
         return b""
-
-
-# Values in files of the cache: written atomically, checked when they are read.
-
-_CHECKSUM_BYTES = 4
-
-
-def store(value: Any, path: str) -> None:
-    """Write a value of Python's own types; its folder must exist. Failures change nothing."""
-    data = marshal.dumps(value)
-    temporary = f"{path}.{os.getpid()}"
-    try:
-        with open(temporary, "wb", opener=create_own) as file:
-            file.write(zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _say_full(os.path.dirname(os.path.dirname(path)))
-
-
-@cache
-def _say_full(folder: str) -> None:
-    """Once: later runs compile again, which takes minutes."""
-    with contextlib.suppress(OSError, AttributeError):  # there may be no standard error
-        print(
-            f"rocescope: compiled kernels are not cached in {folder}: no space left",
-            file=sys.stderr,
-        )
-
-
-def stored(path: str) -> Any:
-    """The value in a file; None when it is missing or damaged, or others can write to it."""
-    with contextlib.suppress(OSError, ValueError, EOFError, TypeError):
-        content = read_own(path)
-        data = content[_CHECKSUM_BYTES:]
-        if zlib.crc32(data) == int.from_bytes(content[:_CHECKSUM_BYTES], "little"):
-            return marshal.loads(data)
-    return None

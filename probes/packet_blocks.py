@@ -14,7 +14,7 @@ import numpy as np
 
 from ..analyzer.capture.pcapng_writer import ENHANCED_PACKET, Blocks
 from ..analyzer.wire.packets import I64, U32
-from ..kernels.kernel import FromNumba, Int, inlined, kernel
+from ..kernels.kernel import FromNumba, Int, allocating, inlined
 from .ring import (
     AT_END,
     BEING_WRITTEN,
@@ -138,7 +138,7 @@ def _copied(words: U32, source: Int, out: U32, to: Int, length: Int) -> Int:
     return to + count
 
 
-@kernel
+@allocating
 def _write_blocks(
     addresses: I64,
     mask: int,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from difflib import unified_diff
 from itertools import islice
@@ -79,12 +81,49 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="write the golden files anew: look at what changed",
     )
 
+    parser.addoption(
+        "--record-kernels",
+        action="store_true",
+        help="add calls of kernels that no library holds to the kernels.json of their rooms",
+    )
+
+
+_NOTES = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+"""Where this run and the processes that it starts note calls that no library holds."""
+
 
 @pytest.hookimpl(trylast=True)  # hypothesis has loaded the profile of the command line
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("few_examples"):
         settings.register_profile("few", max_examples=settings.default.max_examples // 4)
         settings.load_profile("few")
+    if hasattr(config, "workerinput") or config.getoption("collectonly"):
+        return
+    from rocescope.kernels.build import OBJECTS, linker, run
+    from rocescope.kernels.kernel import RECORD
+
+    config.stash[_NOTES] = tempfile.TemporaryDirectory()
+    if RECORD not in os.environ:
+        os.environ[RECORD] = config.stash[_NOTES].name
+    os.environ["ROCESCOPE_KERNEL_OBJECTS"] = OBJECTS  # also for copies of the checkout
+    if linker() is not None:
+        run()  # else the first tests would, and print it
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    notes = session.config.stash.get(_NOTES, None)
+    if notes is None:
+        return
+    from rocescope.kernels.calls import merge, noted
+
+    lines = noted(notes.name)
+    notes.cleanup()
+    if lines and session.config.getoption("record_kernels"):
+        merge(lines)
+    elif lines and session.exitstatus == 0:
+        session.exitstatus = 1
+        names = sorted({" ".join(json.loads(line)[:2]) for line in lines})
+        print(f"\nno library holds these calls (pytest --record-kernels): {', '.join(names)}")
 
 
 @pytest.fixture(scope="session")

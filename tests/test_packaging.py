@@ -7,6 +7,7 @@ import calendar
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,6 +23,8 @@ import yaml
 
 import rocescope
 from rocescope.analyzer.errors import NEEDED_BY
+from rocescope.kernels.build import levels
+from rocescope.kernels.library import ROOMS
 
 ROOT_MODULES = {"__init__.py", "__main__.py", "api.py", "cli.py", "plots.py", "version.py"}
 MAN_PAGE = "docs/rocescope.1"
@@ -181,8 +184,10 @@ def test_source_distribution_is_what_the_wheel_is_made_of(dist: Path, wheel: Pat
     with tarfile.open(archive) as packed:
         members = packed.getmembers()
     names = {member.name.partition("/")[2] for member in members}
-    assert {name.removeprefix("rocescope/") for name in ours} < names
-    assert {"pyproject.toml", "README.md", "LICENSE", MAN_PAGE} < names
+    compiled = {name for name in ours if name.endswith(".so")}
+    assert {name.removeprefix("rocescope/") for name in ours - compiled} < names
+    assert {"pyproject.toml", "README.md", "LICENSE", MAN_PAGE, ".ci/backend.py"} < names
+    assert {"analyzer/kernels.json", "replay/aggregation/kernels.json"} < names
     assert {(m.uid, m.gid, m.uname) for m in members} == {(0, 0, "")}
     assert len({m.mtime for m in members}) == 1
 
@@ -288,7 +293,11 @@ def test_wheel_holds_the_whole_package_and_nothing_else(checkout: Path, wheel: P
         for pattern in ("*.py", "*.c", "*.h", "*.lua", "colorfilters", "*.tcss"):
             for path in root.rglob(pattern):
                 expected.add(f"rocescope/{path.relative_to(checkout)}")
+    for room in ROOMS:
+        for level in levels():
+            expected.add(f"rocescope/kernels/libraries/{room}-{level}.so")
     assert names == expected
+    assert re.search(r"-py3-none-manylinux_2_\d+_\w+\.whl$", wheel.name)
 
 
 def test_wheel_says_how_to_start_it_and_its_licence(wheel: Path) -> None:
@@ -307,10 +316,59 @@ def test_the_package_and_its_metadata_name_one_version(pyproject: dict[str, Any]
     assert rocescope.__version__ == pyproject["project"]["version"]
 
 
-def test_numba_is_bounded_by_the_release_that_was_tested(
-    checkout: Path, pyproject: dict[str, Any]
+def test_only_building_needs_numba(pyproject: dict[str, Any], wheel: Path) -> None:
+    assert "numba" not in names_of(pyproject["project"]["dependencies"])
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith("/METADATA"))
+        needed = re.findall(r"^Requires-Dist: (.*)$", archive.read(name).decode(), re.MULTILINE)
+    assert [line for line in needed if "numba" in line] == ['numba; extra == "build"']
+
+
+def pythons() -> list[str]:
+    """Every Python of this machine that rocescope runs on: in PATH, and those of pyenv."""
+    found = {}
+    for minor in range(11, 15):
+        kept = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3.{minor}"))
+        path = shutil.which(f"python3.{minor}") or (str(kept[-1]) if kept else None)
+        if path is not None:
+            found[minor] = path
+    return list(found.values())
+
+
+COMMANDS = (
+    "analyze DATA/c10_rping_ipv4.atB.pcap",
+    "analyze DATA/i01_write_loss0.5_AtoB.atB.pcap.gz",
+    "check DATA/i01_write_loss0.5_AtoB.atB.pcap.gz",
+    "generate permutation --hosts 4 --messages 1 -o WORK/made.pcap",
+    "analyze WORK/made.pcap",
+    "generate mrc --messages 1 --message-size 1MiB --loss 0.05 --trim 0.05 -o WORK/mrc.pcap",
+    "analyze WORK/mrc.pcap",
+    "replay --pattern permutation --fabric fat-tree:k=4 -s ofan --lossless infinite",
+    "replay --pattern permutation:message-size=64KiB --fabric leaf-spine:leaves=2,spines=2,hosts=4"
+    " -s all --packets",
+    "sweep --pattern permutation --fabric leaf-spine:leaves=2,spines=2,hosts=4 --seeds 0:50",
+    "aggregate --fabric leaf-spine:leaves=2,spines=2,hosts=4"
+    " --jobs workers=4,racks=2,fragments=20,window=10,iterations=1",
+)
+"""Main commands, with all that they compile in a checkout."""
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("package_index")
+@pytest.mark.parametrize("python", pythons(), ids=lambda path: Path(path).name)
+def test_one_wheel_runs_on_every_python_without_numba(
+    checkout: Path, data: Path, wheel: Path, tmp_path: Path, python: str
 ) -> None:
-    """Kernels are loaded by what numba does inside, which every release of it may change."""
-    pins = (line.partition("==") for line in (checkout / "constraints.txt").open())
-    ((major, minor),) = [pin.split(".")[:2] for name, _, pin in pins if name == "numba"]
-    assert f"numba<{major}.{int(minor) + 1}" in pyproject["project"]["dependencies"]
+    subprocess.run([python, "-m", "venv", tmp_path / "host"], check=True)
+    run = tmp_path / "host" / "bin"
+    pip = [str(run / "pip"), "--quiet", "--disable-pip-version-check", "install"]
+    packages = [*pip, "--constraint", str(checkout / "constraints.txt"), str(wheel)]
+    subprocess.run(packages, check=True, capture_output=True)
+    listed = subprocess.run([run / "pip", "list"], capture_output=True, text=True).stdout
+    assert "numba" not in listed and "llvmlite" not in listed
+    environment = {**os.environ, "HOME": "/nowhere", "XDG_CACHE_HOME": "/nowhere"}
+    for line in COMMANDS:
+        words = [w.replace("DATA", str(data)).replace("WORK", str(tmp_path)) for w in line.split()]
+        command = [str(run / "rocescope"), *words]
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, env=environment)
+        assert (done.returncode, done.stderr.count("compil")) == (0, 0), (line, done.stderr)

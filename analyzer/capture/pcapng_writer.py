@@ -321,7 +321,8 @@ def _lay_out(
         _store(out, o + 20, held[i])
         _store(out, o + 24, np.int64(wire[i]))
         o += _HEAD
-        out[o : o + held[i]] = data[offset[i] : offset[i] + held[i]]
+        for k in range(held[i]):
+            out[o + k] = data[offset[i] + k]
         for k in range(held[i], _padded(held[i])):
             out[o + k] = 0
         o += _padded(held[i])
@@ -341,7 +342,8 @@ def _lay_out(
                     out[o + k] = 0
                 o += _padded(length)
             begin += 4 + _padded(length)
-        out[o : o + added[i]] = comments[comment_at[i] : comment_at[i] + added[i]]
+        for k in range(added[i]):
+            out[o + k] = comments[comment_at[i] + k]
         o += added[i]
         if o > first:
             _store(out, o, np.int64(0))

@@ -203,6 +203,7 @@ def decode_rows(
     endpoints: EndpointArrays,
     counters: CounterArrays,
     addresses: UInt64s,
+    scratch: U8,
 ) -> tuple[Int, Int, bool]:
     """Decode frames from `first_frame` on into rows from `first_row` on.
 
@@ -211,10 +212,9 @@ def decode_rows(
     at a frame that may be encapsulated and returns True as third item. `out` has a row for every
     frame; every tap is a row of the counters; roce_ports: uint8[65536]. addresses,
     uint64[2]: a hash of the Ethernet addresses of the first row, 0 before it, and 1 where another
-    row has others.
+    row has others. scratch: uint8[SCRATCH_BYTES].
     """
     row = first_row
-    scratch = np.empty(SCRATCH_BYTES, np.uint8)
     outcome = counters.outcomes
     note = counters.notes
     for i in range(first_frame, len(frames.offset)):
@@ -449,6 +449,7 @@ class Decoder:
         self.registry = registry
         self.links = Links(registry) if by_link else None
         self._addresses = np.zeros(2, np.uint64)
+        self._scratch = np.empty(SCRATCH_BYTES, np.uint8)
         self._roce_ports = np.zeros(65536, np.uint8)
         self._roce_ports[MRC_UDP_PORT] = ONLY_MRC
         for port in udp_ports:
@@ -582,6 +583,7 @@ class Decoder:
                 self.registry.endpoints.arrays,
                 self.counters.arrays,
                 self._addresses,
+                self._scratch,
             )
             if wrapped or done == len(frames):
                 if self._advertisements() > advertised:

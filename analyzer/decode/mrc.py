@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, Records, UInt64s, inlined, kernel, subkernel
+from ...kernels.kernel import Int, Records, UInt64s, allocating, inlined, subkernel
 from ...kernels.records import NamedTuple, Record
 from ..wire import bth as opcodes
 from ..wire.bth import MRC, OPCODE_CLASS, REQUEST, TRANSPORT_OF
@@ -137,7 +137,7 @@ def _path_of(
     return number
 
 
-@kernel
+@allocating
 def _number_paths(
     data: U8,
     outer_ipv6: I64,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.kernel import Int, inlined, kernel, subkernel
+from ...kernels.kernel import Int, allocating, inlined, subkernel
 from ...kernels.records import NamedTuple
 from ..wire.frames import LINKTYPE_ETHERNET, FrameBatch, FrameColumns
 from ..wire.packets import I64, U8, U16, U32
@@ -224,7 +224,7 @@ def _count_uet(data: U8, w: I64, tap: Int, counters: CounterArrays) -> None:
     counters.outcomes[np.uint64(tap), outcomes.UET if counted else outcomes.TRUNCATED_UDP] += 1
 
 
-@kernel
+@allocating
 def unwrap_frames(
     data: U8,
     frames: FrameColumns,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ...kernels.image import forget
 from ...kernels.kernel import Array, Bools, Int32s, Ints, Records
+from ...kernels.signature import forget
 from ..decode.control import CmMessage
 from ..results.captures import Ended
 from ..statistics.per_flow import Kept

@@ -33,7 +33,6 @@ from ..track.batch import TrackedBatch
 from ..wire.packets import PacketTable
 from ..wire.registry import MOST_ADDRESSES, Endpoints, Registry, SegmentLists
 from ..wire.taps import Taps
-from .ahead import compiled_ahead
 from .options import AnalyzeOptions, Progress
 from .owners import read_owners
 from .pipeline import EndedFlows, Pipeline
@@ -97,7 +96,7 @@ def open_captures(
     registry = Registry(
         Endpoints(most=most), segments=SegmentLists(options.usid), ethers=options.ethers
     )
-    with open_sources(paths, options, registry) as sources, compiled_ahead():
+    with open_sources(paths, options, registry) as sources:
         yield CapturePipeline(paths, sources, registry, packet_filter, options, progress, job)
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import errno
 import importlib
+import marshal
 import os
+import stat
 import struct
 import subprocess
 import sys
 import warnings
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -23,7 +26,8 @@ from typing import Any
 import msgspec
 
 from ...analyzer.errors import CaptureError
-from ...kernels.cache import cache_base, digest_of, remove_foreign, store, stored
+from ...kernels.cache import cache_base, is_own, remove_foreign, say_refused
+from ...kernels.signature import digest_of
 from ...version import VERSION
 from .. import bpf
 
@@ -206,6 +210,65 @@ def _with_maps(code: bytes, maps: Sequence[int]) -> bytes:
             struct.pack_into("<i", instructions, at + 4, maps[index])
         at += 16 if wide else 8
     return bytes(instructions)
+
+
+# Values in files of a cache: written atomically, checked when they are read.
+
+_CHECKSUM_BYTES = 4
+
+
+def store(value: Any, path: str) -> None:
+    """Write a value of Python's own types; its folder must exist. Failures change nothing."""
+    data = marshal.dumps(value)
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        with open(temporary, "wb", opener=create_own) as file:
+            file.write(zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(temporary)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _say_full(os.path.dirname(os.path.dirname(path)))
+
+
+@cache
+def _say_full(folder: str) -> None:
+    """Once: later runs compile again."""
+    with suppress(OSError, AttributeError):  # there may be no standard error
+        print(
+            f"rocescope: compiled probes are not cached in {folder}: no space left",
+            file=sys.stderr,
+        )
+
+
+def stored(path: str) -> Any:
+    """The value in a file; None when it is missing or damaged, or others can write to it."""
+    with suppress(OSError, ValueError, EOFError, TypeError):
+        content = read_own(path)
+        data = content[_CHECKSUM_BYTES:]
+        if zlib.crc32(data) == int.from_bytes(content[:_CHECKSUM_BYTES], "little"):
+            return marshal.loads(data)
+    return None
+
+
+def read_own(path: str) -> bytes:
+    """The contents of a file that only this user or root can have written.
+
+    Another file raises PermissionError, a missing one FileNotFoundError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or not is_own(status):
+            say_refused(path)
+            raise PermissionError(errno.EACCES, "another user can write to it", path)
+        return file.read()
+
+
+def create_own(path: str, flags: int = os.O_WRONLY | os.O_CREAT | os.O_TRUNC) -> int:
+    """A file that only this user can write to, whatever the umask; for `open` as `opener`."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def load(kind: int, code: bytes, name: str, flags: int = 0, attach_type: int = 0) -> int:

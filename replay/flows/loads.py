@@ -7,7 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...analyzer.measures.spraying import best_fim, fim
-from ...kernels.kernel import Array, Bools, Floats, Int32s, Ints, UInt32s, UInt64s, kernel
+from ...kernels.kernel import (
+    Array,
+    Bools,
+    Floats,
+    Int32s,
+    Ints,
+    UInt32s,
+    UInt64s,
+    allocating,
+    kernel,
+)
 from ...kernels.records import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..hashing.keys import parse_field_set
@@ -264,7 +274,7 @@ def over_time(placement: Placement, windows: Windows, links: Ints, rates: Ints) 
     )
 
 
-@kernel
+@allocating
 def _walk_windows(
     links: Int32s,
     dropped: Bools,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...kernels.kernel import Floats, Int32s, Ints, kernel
+from ...kernels.kernel import Floats, Int32s, Ints, allocating
 from ..fabrics.fabric import Attachments, Fabric
 from ..fabrics.forwarding import Groups
 from ..fabrics.routes import with_capacity_weights
@@ -43,7 +43,7 @@ def even_loads(traffic: Traffic, fabric: Fabric, amounts: Ints) -> Floats:
     return loads
 
 
-@kernel
+@allocating
 def _spread(
     switch: Int32s,
     edge: Int32s,

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ...analyzer.wire.bth import ROCE_UDP_PORT
-from ...kernels.kernel import Bools, Bytes, Ints, kernel
+from ...kernels.kernel import Bools, Bytes, Ints, allocating
 from ...kernels.records import NamedTuple
 from ..generate.pcap_writer import DSCP_ECT0, file_header
 from ..generate.queue_pairs import BTH, ETHERNET, ICRC, IPV4, IPV6, UDP, Packets
@@ -66,7 +66,7 @@ def reordering(workload: Workload, result: EngineResult) -> Order:
     return Order(*counts.tolist())
 
 
-@kernel
+@allocating
 def _count(first: Ints, arrived_ps: Ints, flags: Bytes, counts: Ints) -> None:
     """first: int64[F + 1], number of the first packet of each flow; counts: the fields of Order."""
     for flow in range(len(first) - 1):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bools, Int32s, Ints, UInt32s, UInt64s, inlined, kernel
+from ...kernels.kernel import Bools, Int32s, Ints, UInt32s, UInt64s, allocating, inlined
 from ..hashing.bound import BoundHash
 from ..hashing.keys import PacketKeys
 from ..hashing.linux import LinuxHash, compress, finish, seeded
@@ -231,7 +231,7 @@ def _end(
         hashes[i] = np.uint32(finish((v0[i], v1[i], v2[i], v3[i])))
 
 
-@kernel
+@allocating
 def scan_linux(
     first: int, count: int, words: UInt64s, low: UInt32s, high: UInt32s, fitting_seeds: UInt32s
 ) -> int:

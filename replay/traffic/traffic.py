@@ -17,7 +17,7 @@ from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.wire import bth
 from ...analyzer.wire.bth import unwrapped
 from ...analyzer.wire.packets import HAS_AETH
-from ...kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, Records, kernel
+from ...kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, Records, allocating, kernel
 from ...kernels.records import NamedTuple
 from ..hashing.keys import PacketKeys
 from ..results import HostMapping
@@ -201,7 +201,7 @@ def linked(
     return links, Told(*(int(number) for number in evidence))
 
 
-@kernel
+@allocating
 def _link(
     begin: Ints,
     begun: Ints,
@@ -217,7 +217,9 @@ def _link(
     """Link flows; returns the fields of `Told`. begin: first message by flow, and the end.
     into[low:high]: the flows that end where a flow begins. after, gaps: set for linked messages."""
     flows = fixed = of = not_compared = 0
-    latest, longest = arrived.copy(), 0
+    latest, longest = np.empty(len(arrived), np.int64), 0
+    for i in range(len(arrived)):
+        latest[i] = arrived[i]
     for f in range(len(begin) - 1):
         longest = max(longest, begin[f + 1] - begin[f])
         for i in range(begin[f] + 1, begin[f + 1]):
@@ -260,25 +262,54 @@ def _quantile(ordered: Ints, share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-@kernel
+@allocating
+def _sorted(values: Ints) -> Ints:
+    """A sorted copy, by heap sort: numba's own sorts call numba at run time."""
+    heap = np.empty(len(values), np.int64)
+    for i in range(len(values)):
+        heap[i] = values[i]
+    end = len(heap)
+    root = end // 2
+    while end > 1:
+        if root > 0:
+            root -= 1
+        else:
+            end -= 1
+            heap[0], heap[end] = heap[end], heap[0]
+        at = root
+        while 2 * at + 1 < end:
+            child = 2 * at + 1
+            if child + 1 < end and heap[child + 1] > heap[child]:
+                child += 1
+            if heap[at] >= heap[child]:
+                break
+            heap[at], heap[child] = heap[child], heap[at]
+            at = child
+    return heap
+
+
+@allocating
 def _spread(times: Ints) -> float:
     """Between the tenth and the ninetieth percentile."""
-    ordered = np.sort(times)
+    ordered = _sorted(times)
     return _quantile(ordered, 0.9) - _quantile(ordered, 0.1)
 
 
-@kernel
+@allocating
 def _own_spread(begun: Ints, ended: Ints, arrived: Ints) -> float:
     """How much the time since the previous message of a queue pair, or since its arrival, varies;
     -1 if its messages follow each other without a gap."""
     since = begun[1:] - ended[:-1]
-    length = max(1.0, _quantile(np.sort(ended - begun), 0.5))
-    if np.count_nonzero(since <= length / 10) >= SHARE * len(since) and length > 1:
+    length = max(1.0, _quantile(_sorted(ended - begun), 0.5))
+    short = 0
+    for pause in since:
+        short += pause <= length / 10
+    if short >= SHARE * len(since) and length > 1:
         return -1.0
     return max(1.0, min(_spread(since), _spread(begun[1:] - arrived[:-1])))
 
 
-@kernel
+@allocating
 def _fit(begun: Ints, arrived: Ints, last: Ints, since: Ints) -> tuple[float, Int, Int]:
     """(spread, departures within the tolerance, departures after the first arrival) of departures
     and the last arrival before each; spread -1 without good evidence. arrived: sorted.
@@ -311,7 +342,7 @@ def _fit(begun: Ints, arrived: Ints, last: Ints, since: Ints) -> tuple[float, In
         if last[i] >= 0:
             ordered[count] = since[i]
             count += 1
-    ordered.sort()
+    ordered = _sorted(ordered)
     middle = _quantile(ordered, 0.5)
     tolerance = max(float(TOLERANCE_NS), middle / 4)
     fixed = within = 0

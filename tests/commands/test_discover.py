@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,8 @@ from answers import recorded
 from rocescope import cli
 from rocescope.commands import doctor as command
 from rocescope.commands import warm_up
+from rocescope.kernels import LibraryError, build
+from rocescope.kernels.library import ROOMS
 from rocescope.probes.doctor import Check, Diagnosis
 from rocescope.replay.fabrics.parse import parse_fabric
 
@@ -125,25 +126,22 @@ def test_lines():
     ]
 
 
-# After a warm-up nothing is compiled any longer; what cannot be kept is said.
+# After a warm-up nothing is compiled any longer.
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("use", ["analyze --format json", "export --pcapng"])
-def test_after_a_warm_up_nothing_is_compiled(checkout: Path, tmp_path: Path, use: str) -> None:
-    """Captures that were not made by it: READs, retransmissions, pcapng of a host."""
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+def test_after_a_warm_up_nothing_is_compiled(checkout: Path, use: str) -> None:
+    """Captures of all kinds: READs, retransmissions, pcapng of a host."""
 
     def run(code: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     words = ["warm-up", "--for", use.partition(" ")[0], "--progress", "none"]
     said = run(f"from rocescope.cli import main; main({words})")
-    assert said == f"compiled kernels are kept in {tmp_path / 'rocescope'}\n"
+    assert said == f"compiled kernels are kept in {warm_up.BUILT}\n"
     data = checkout / "tests" / "data"
     for name in (
         "c10_rping_ipv4.atB.pcap",
@@ -155,37 +153,36 @@ def test_after_a_warm_up_nothing_is_compiled(checkout: Path, tmp_path: Path, use
         assert run(code) == "0 False\n", name
 
 
-@pytest.mark.thorough
-def test_after_a_warm_up_for_aggregate_no_scheme_is_compiled(tmp_path: Path) -> None:
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    fabric = "leaf-spine:leaves=2,spines=2,hosts=8"
-    words = ["aggregate", "--fabric", fabric, "--jobs", "workers=4,racks=2,fragments=50,window=9"]
-    words += ["--loss", "0.01", "--format", "json", "-o", "/dev/null"]
-    kept = []
-    for code in (
-        "from rocescope.cli import main; main(['warm-up', '--for', 'aggregate'])",
-        f"from rocescope.cli import main; main({words})",
-    ):
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        kept.append(sorted(str(file) for file in tmp_path.rglob("*") if file.is_file()))
-    assert kept[0] == kept[1] and kept[0]
+@pytest.mark.parametrize("use", warm_up.USES)
+def test_a_warm_up_builds_the_rooms_of_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], use: str
+) -> None:
+    rooms: list[str] = []
+    monkeypatch.setattr(build, "run", lambda room, tell: rooms.append(room))
+    assert cli.run(["warm-up", "--for", use, "--progress", "none"]) == 0
+    assert "analyzer" in rooms and set(rooms) <= set(ROOMS)
+    assert ("replay.aggregation" in rooms) == (use == "aggregate")
+    assert capsys.readouterr().out == f"compiled kernels are kept in {warm_up.BUILT}\n"
 
 
-def test_a_part_that_fails_is_said(
+def test_a_room_that_fails_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(warm_up, "PARTS", ())
-    monkeypatch.setattr(warm_up, "_CAPTURES", {"plain": "no-such-pattern"})
+    monkeypatch.setattr(build, "linker", lambda: ["false"])
+    with pytest.raises(LibraryError, match="false failed"):
+        build._link([], "/nowhere")
+
+    def fail(room: str, tell: object) -> None:
+        raise LibraryError("cc failed: no such symbol")
+
+    monkeypatch.setattr(build, "run", fail)
     assert cli.run(["warm-up", "--progress", "none"]) == 1
-    assert "no-such-pattern" in capsys.readouterr().err
+    assert capsys.readouterr().err == "rocescope: cc failed: no such symbol\n"
 
 
-def test_nowhere_to_keep_code_is_an_error(
+def test_an_installed_wheel_needs_no_warm_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(warm_up, "cache_base", lambda: None)
-    assert cli.run(["warm-up"]) == 1
-    assert "NUMBA_CACHE_DIR" in capsys.readouterr().err
+    monkeypatch.setattr(warm_up, "PACKAGED", True)
+    assert cli.run(["warm-up"]) == 0
+    assert capsys.readouterr().out == "the kernels of this installation are compiled\n"

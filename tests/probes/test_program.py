@@ -9,7 +9,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +32,8 @@ from rocescope.probes.program.compile import (
     known_machine_code,
     machine_code,
     machine_code_apart,
+    store,
+    stored,
     stub_headers,
 )
 from rocescope.probes.program.filter import c_condition
@@ -513,3 +515,59 @@ def test_layouts_are_those_of_the_c_source(live_capture, structure, dtype):
     }
     assert all(field.base.kind == "u" or field.base == LOSS for field, _ in dtype.fields.values())
     assert np.dtype(dtype).isalignedstruct or dtype.alignment == 1
+
+
+# Values in files of the cache: whole, or not there.
+
+VALUE = {"probe": b"\0\1", "more": [1, 2.5, "text", None, (True,)]}
+
+
+def test_a_value_comes_back(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.code")
+    for value in (VALUE, "another"):
+        store(value, path)
+        assert stored(path) == value
+    assert os.listdir(tmp_path) == ["a.code"]
+
+
+def test_what_is_cut_or_changed_anywhere_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.code"
+    store(VALUE, str(path))
+    sound = path.read_bytes()
+    for at in range(len(sound)):
+        path.write_bytes(sound[:at])
+        assert stored(str(path)) is None
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 0x10]) + sound[at + 1 :])
+        assert stored(str(path)) is None
+
+
+def test_without_a_folder_nothing_is_written_or_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "none" / "a.code")
+    store(VALUE, path)
+    assert stored(path) is None
+    assert not os.listdir(tmp_path)
+
+
+FULL = """
+import os, sys
+from rocescope.probes.program.compile import store, stored
+folder = sys.argv[1] + "/kernel"
+os.mkdir(folder)
+for name in ("a", "b"):
+    store("x" * 100_000, f"{folder}/{name}")
+    assert stored(f"{folder}/{name}") is None
+assert os.listdir(folder) == []
+"""
+
+
+@pytest.mark.usefixtures("root")
+def test_a_full_disk_is_said_once_and_leaves_nothing(
+    need_tool: Callable[[str], str], tmp_path: Path
+) -> None:
+    mount = f"mount -t tmpfs -o size=16k,mode=0700 none {tmp_path}"
+    line = [need_tool("unshare"), "-m", "sh", "-c", f'{mount}; "$@"', "sh", sys.executable]
+    done = subprocess.run([*line, "-c", FULL, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        f"rocescope: compiled probes are not cached in {tmp_path}: no space left\n"
+    )

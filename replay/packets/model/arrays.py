@@ -16,8 +16,8 @@ from ....kernels.kernel import (
     Int,
     Int32s,
     Ints,
+    allocating,
     inlined,
-    kernel,
     subkernel,
 )
 from ....kernels.records import NamedTuple
@@ -142,7 +142,7 @@ def ports_in_turn(arrays: FabricArrays, src: Array, dst: Array) -> Int32s:
     return ports
 
 
-@kernel
+@allocating
 def _take_turns(
     ends: Int32s,
     host_edge: Int32s,
