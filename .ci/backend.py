@@ -22,7 +22,7 @@ import sys
 from rocescope.kernels import build
 for level in build.levels():
     for room in build.library.ROOMS:
-        build.build(room, sys.argv[1], level)
+        build.build(room, sys.argv[1], level, strict=True)
 """
 
 

@@ -52,8 +52,9 @@ def built(room: str, kernel: Declared) -> Library | None:
 
     None if that is impossible, which is said once for each room: numba then compiles each kernel.
     """
-    path = os.path.join(BUILT, f"{room}-{level()}.so")
     for attempt in range(2):
+        # The system opens a library anew only by another path, even if the file is another one.
+        path = os.path.join(BUILT, *["."] * attempt, f"{room}-{level()}.so")
         with contextlib.suppress(LibraryError):
             found = Library(path, room)
             if found.is_fresh(kernel) and found.is_of(calls.digest(room)):
@@ -136,11 +137,16 @@ def main() -> None:
 
 
 def build(
-    room: str, folder: str, level: str, tell: Callable[[int, int], None] = _silent
+    room: str,
+    folder: str,
+    level: str,
+    tell: Callable[[int, int], None] = _silent,
+    strict: bool = False,
 ) -> str | None:
     """Build the library of a room, on all cores; its path. None for a room without kernels.
 
-    Objects of kernels that did not change are taken from the last time.
+    Objects of kernels that did not change are taken from the last time. strict: a recorded call
+    that is out of date is an error; else it is left out, and numba compiles it when it is called.
     """
     os.makedirs(OBJECTS, exist_ok=True)
     os.makedirs(folder, exist_ok=True)
@@ -148,7 +154,12 @@ def build(
         fcntl.flock(lock, fcntl.LOCK_EX)
         from . import compile as compiler
 
-        tasks, modules = _tasks(room, level)
+        tasks, modules, stale = _tasks(room, level)
+        if stale:
+            reason = f"{calls.path_of(room)} is out of date for {', '.join(sorted(stale))}"
+            if strict:
+                raise LibraryError(f"{reason}: pytest --record-kernels")
+            print(f"rocescope: {reason}", file=sys.stderr)
         if not tasks:
             return None
         missing = [task for task in tasks if not os.path.exists(task.path)]
@@ -175,17 +186,22 @@ def build(
     return path
 
 
-def _tasks(room: str, level: str) -> tuple[list[Any], dict[str, str]]:
-    """What to compile, and the digests of the modules of all kernels."""
+def _tasks(room: str, level: str) -> tuple[list[Any], dict[str, str], set[str]]:
+    """What to compile, the digests of the modules of all kernels, and those with old calls."""
     from .compile import Task
 
     known = calls.read(room)
     tasks: list[Any] = []
     modules: dict[str, str] = {}
+    stale: set[str] = set()
     versions = compiler_versions()
     for kind in ("calls", "addresses"):
         for name in known[kind]:
-            kernel = calls.function(room, name)
+            try:
+                kernel = calls.function(room, name)
+            except (ImportError, AttributeError):
+                stale.add(name)
+                continue
             modules[kernel.__wrapped__.__module__] = kernel.digest
             for k, words in enumerate(known[kind][name]):
                 shapes, signature = "", ""
@@ -193,14 +209,18 @@ def _tasks(room: str, level: str) -> tuple[list[Any], dict[str, str]]:
                     signature = words
                     shapes = words + module_digest(calls.found(words))
                 else:
-                    shape = shape_of(calls.samples(room, name)[k])
+                    arguments = calls.samples(room, name)[k]
+                    if arguments is None:
+                        stale.add(name)
+                        continue
+                    shape = shape_of(arguments)
                     shapes = f"{text_of(shape)} {list(writeable(shape))}"
                 key = f"{name} {shapes} {kernel.digest} {level} {versions}"
                 path = os.path.join(OBJECTS, f"{digest_of(key.encode())}.o")
                 number = -1 if signature else k
                 task = Task(room, name, number, signature, path, _weight(kernel, set()))
                 tasks.append(task)
-    return tasks, modules
+    return tasks, modules, stale
 
 
 def compiler_versions() -> str:

@@ -105,7 +105,11 @@ def merge(lines: set[str]) -> None:
         addresses: dict[str, set[str]] = {
             name: set(words) for name, words in known["addresses"].items() if _exists(room, name)
         }
-        calls = {name: _unfolded(known, name) for name in known["calls"] if _exists(room, name)}
+        calls = {
+            name: [call for call in _unfolded(known, name) if _samples_of(call) is not None]
+            for name in known["calls"]
+            if _exists(room, name)
+        }
         for own, name, words, _ in map(json.loads, sorted(lines)):
             if own != room:
                 continue
@@ -122,6 +126,7 @@ def merge(lines: set[str]) -> None:
         folded = {
             name: [_folded(call, tuples) for call in sorted(calls[name], key=json.dumps)]
             for name in sorted(calls)
+            if calls[name]
         }
         content = {
             "calls": folded,
@@ -186,15 +191,27 @@ def _pretty(content: dict[str, Any]) -> str:
 # From words to arguments, when libraries are built.
 
 
-def samples(room: str, name: str) -> list[tuple[Any, ...]]:
-    """Arguments for each call of a kernel, with the types that were recorded."""
-    return [tuple(map(_sample, call)) for call in _unfolded(read(room), name)]
+def samples(room: str, name: str) -> list[tuple[Any, ...] | None]:
+    """Arguments for each call of a kernel, with the types that were recorded.
+
+    None where a tuple or a dtype has changed since: the call is to be recorded again.
+    """
+    return [_samples_of(call) for call in _unfolded(read(room), name)]
+
+
+def _samples_of(call: list[Any]) -> tuple[Any, ...] | None:
+    try:
+        return tuple(map(_sample, call))
+    except (TypeError, ImportError, AttributeError):
+        return None
 
 
 def _sample(words: Any) -> Any:
     if isinstance(words, list):
         items = [_sample(word) for word in words[1:]]
         kind = found(words[0])
+        if len(items) != len(getattr(kind, "_fields", items)):
+            raise TypeError(f"{words[0]} has other fields")
         return kind(*items) if hasattr(kind, "_fields") else kind(items)
     if words == "none":
         return None

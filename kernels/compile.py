@@ -181,7 +181,7 @@ def _compile(task: Task, level: str) -> None:
         symbol = symbol_of(kernel.__wrapped__, f"{calls.PREFIX}{task.signature}")
         code = _object(kernel, signature.args, symbol, level, None)
     else:
-        arguments = calls.samples(task.room, task.name)[task.call]
+        arguments = calls.samples(task.room, task.name)[task.call] or ()
         shape = shape_of(arguments)
         kinds = tuple(_typeof(argument) for argument in arguments)
         taken = "".join("w" if can_write else "r" for can_write in writeable(shape))
