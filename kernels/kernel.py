@@ -187,7 +187,12 @@ class Kernel:
                 return self.compiled  # tests call helpers with records, which numba takes
             found = self._library()
             if found is not None:
-                entry = found.entry(symbol_of(self.__wrapped__, text), shape)
+                try:
+                    entry = found.entry(symbol_of(self.__wrapped__, text), shape)
+                except ValueError:
+                    if PACKAGED:
+                        raise
+                    entry = None  # a kernel that does not write is to be recorded with `ro`
                 if entry is not None:
                     return entry
             self._note(arguments)

@@ -220,7 +220,9 @@ def test_a_library_does_what_numba_does_without_numba(house: tuple[House, str]) 
     assert made.run() == (printed, "False\n")
 
 
-def test_a_kernel_that_only_reads_takes_read_only_arrays(house: tuple[House, str]) -> None:
+def test_a_kernel_that_only_reads_takes_read_only_arrays(
+    house: tuple[House, str], tmp_path: Path
+) -> None:
     """One code serves both: the file has one call for each layout."""
     listed = json.loads((house[0].package / "analyzer" / "kernels.json").read_text())
     assert listed["calls"]["loops.total"] == [["float64 2A"], ["float64 2C ro"], ["float64 2F"]]
@@ -242,7 +244,9 @@ try:
 except ValueError as error:
     print(error)
 """
-    assert house[0].run(code)[0] == "double may write to a read-only array\n"
+    made = house[0].copy(tmp_path)
+    made.as_wheel()
+    assert made.run(code)[0] == "double may write to a read-only array\n"
 
 
 @pytest.mark.parametrize(
