@@ -346,15 +346,19 @@ class _Losses:
         )
 
     def _captures_others(self, hop: HopKey, packets: Packets, judged: list[Packets]) -> bool:
-        """Whether the next tap captured packets of other hops while this one was down: its capture
-        ended before these packets, then, whatever else came."""
+        """Whether the next tap captured packets of other hops while this one was down, and misses
+        those of another one, too, after its last packet: its capture has ended, whatever came."""
         near, far = hop
-        if not judged or packets["time"][0] <= self._testimony.last_ns[far]:
+        ended_ns = self._testimony.last_ns[far]
+        if not judged or packets["time"][0] <= ended_ns:
             return False
-        others = self._hops[(self._hops["to_tap"] == far) & (self._hops["from_tap"] != START)]
-        others = others[others["from_tap"] != near]
         down_ns = min(int(some["time"][0]) for some in judged)
-        return bool((others["last_ns"] > down_ns).any())
+        hops = self._hops[(self._hops["to_tap"] == far) & (self._hops["last_ns"] > down_ns)]
+        return any(
+            other != near and any(some["time"][-1] > ended_ns for some in self._aside[other, far])
+            for other in hops["from_tap"].tolist()
+            if (other, far) in self._aside
+        )
 
     def _is_missed_at_receiver(self, hop: HopKey, packets: Packets) -> Bools:
         """Which packets the tap on the link of their receiver must have seen, whatever a silent tap
