@@ -221,6 +221,10 @@ class _Losses:
             if is_beside.any():
                 self.undecided += self._count_unknown(packets[is_beside])
                 packets = packets[~is_beside]
+            is_unsure = self._may_use_another_link(edge, far, packets)
+            if is_unsure.any():
+                self.undecided += self._count_unknown(packets[is_unsure])
+                packets = packets[~is_unsure]
             is_between = self._is_between_paths(edge, far, packets)
             if is_between.any() or self._may_be_beside(edge, far, packets):
                 is_seen = self._can_be_judged(packets, edge, -1)
@@ -259,6 +263,7 @@ class _Losses:
         if len(instead) == 1 and far >= 0:
             further = next(iter(instead))
             is_seen = self._testimony.sees_after(near, further, aside["time"])
+            is_seen &= aside["time"] >= instead[further].first_ns
             if is_seen.any():
                 parts[near, further].append(aside[is_seen])
                 self._evidence[near, further].add(Evidence.FLOW)
@@ -548,6 +553,14 @@ class _Losses:
         went_on = sum(passed.packets for passed in onward.values())
         is_scattered = len(onward) > 1 or ended > MOST_DIRECT * (ended + went_on)
         return is_scattered and _lost_nothing(self._tracker, flow)
+
+    def _may_use_another_link(self, edge: Any, far: int, packets: Packets) -> Bools:
+        """Which packets were sent before the first of their flow that passed `far`, while a tap
+        beside it did not capture: the flow may have moved here from there."""
+        onward = self._vantage.next_of.get((int(edge["flow"]), int(edge["from_tap"])), {}).get(far)
+        if onward is None:
+            return np.zeros(len(packets), np.bool_)
+        return (packets["time"] < onward.first_ns) & ~self._can_be_judged(packets, edge, -1)
 
     def _is_between_paths(self, edge: Any, far: int, packets: Packets) -> Bools:
         """Which packets ended while their flow, which has several next taps, did not use `far`:
