@@ -46,6 +46,8 @@ MOST_ACKED = 0.5
 UNANSWERED = (UC, UD)
 RESENT_WITHIN_NS = 500_000_000
 """A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
+ANSWERED_WITHIN_NS = 10_000_000
+"""Answers so long after the last packet of a tap are for packets that it did not capture."""
 LEAST_SILENT = 3
 """Retransmitted packets, none of which arrived, that show that a silent tap captured."""
 LEAST_SILENT_FLOWS = 2
@@ -243,8 +245,24 @@ class _Losses:
                 else:
                     self.undecided += self._count_unknown(some)
         for hop, some_parts in parts.items():
-            self._ended[hop] = np.sort(np.concatenate(some_parts), order="time")
-            self._arrived[hop] = _arrived(self._ended[hop], self._tracker)
+            packets = np.sort(np.concatenate(some_parts), order="time")
+            arrived = _arrived(packets, self._tracker)
+            is_unsure = arrived & self._may_be_resent_unseen(hop[0], packets)
+            if is_unsure.any():
+                self.undecided += self._count_unknown(packets[is_unsure])
+                packets, arrived = packets[~is_unsure], arrived[~is_unsure]
+            self._ended[hop], self._arrived[hop] = packets, arrived
+
+    def _may_be_resent_unseen(self, near: int, packets: Packets) -> Bools:
+        """Which packets may have been retransmitted after the capture of their tap ended: their
+        sender retransmits, and answers came later."""
+        flows = self._tracker.flows
+        of_packets = flows[packets["flow"]]
+        answered_ns = np.where(of_packets["peer"] >= 0, flows["last_time"][of_packets["peer"]], 0)
+        ended_ns = self._testimony.last_ns[near]
+        retransmits = of_packets["retransmitted_by"].sum(axis=1) > 0
+        is_late: Bools = packets["time"] > ended_ns - RESENT_WITHIN_NS
+        return is_late & retransmits & (answered_ns > ended_ns + ANSWERED_WITHIN_NS)
 
     def _set_aside(
         self,
