@@ -209,7 +209,7 @@ def _look_for_peer(state: State, f: Int, psn: Int, missed: Bool, msn: Int, time:
                 ties += 1
         seen += 1
         c = np.int64(other.next_in_pair)
-    if ties == 1 and best_score < _SAME_PORT:
+    if ties == 1 and best_score < _SAME_PORT and not state.flows[best].ports_vary:
         c = np.int64(state.pairs[flow.pair].head[1 - direction])
         while c >= 0:  # another flow has the port of this one
             ties += c != f and state.flows[c].udp_sport == state.flows[best].udp_sport

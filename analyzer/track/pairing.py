@@ -162,7 +162,9 @@ def _dissolve_doubtful(tracker: FlowTracker) -> None:
 def _ignores_naks(answers: Any, requests: Any) -> bool:
     """Whether a sender, paired by PSNs alone, retransmits for none of the NAKs of its peer: they
     name packets of another queue pair. Both are FLOW records."""
-    if answers["udp_sport"] == requests["udp_sport"] or not requests["nak_codes"][0]:
+    told = int(requests["nak_codes"][0]) + int(answers["early_naks"])
+    is_sprayed = answers["ports_vary"] or requests["ports_vary"]
+    if is_sprayed or answers["udp_sport"] == requests["udp_sport"] or not told:
         return False
     return not requests["retransmitted_by"][st.BY_NAK]
 

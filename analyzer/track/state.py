@@ -27,6 +27,7 @@ FLOW = np.dtype(
         ("has_transport", "u1"),
         ("no_ids", "u1"),  # its IPv4 identifications are unusable: IPv6, or MRC
         ("udp_sport", "u2"),  # of its latest packet
+        ("ports_vary", "u1"),  # it has several
         ("path_mtu", "u2"),  # largest First or Middle payload, 0 while unknown
         ("agreed", "u1"),  # CM messages of this capture name its first PSN
         ("agreed_psn", "u4"),

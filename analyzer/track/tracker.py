@@ -149,6 +149,7 @@ def walk(
         tap = np.int64(table.tap[i])
         wire_bytes = np.int64(table.wire_bytes[i])
         payload = np.int64(table.payload_bytes[i])
+        flow.ports_vary |= flow.udp_sport != table.udp_sport[i]
         flow.udp_sport = table.udp_sport[i]
         if flow.packets == 0:
             state.began[tap] = min(state.began[tap], time)

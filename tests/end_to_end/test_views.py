@@ -109,6 +109,11 @@ ONCE_WRONG = [
     (122, "black-hole", "staggered"),
     (124, "slow-link", "staggered"),
     (134, "spraying-slow-spine", "uplinks one_link"),
+    (142, "withdrawn", "staggered"),
+    (170, "link-down", "staggered"),
+    (183, "incast", "one_link:leaf1-spine3"),
+    (185, "link-down", "count"),
+    (187, "withdrawn", "staggered"),
 ]
 """Drawn runs and views that had false names."""
 

@@ -63,6 +63,22 @@ def verdict(name: str, *changes: dict[str, Any], kind: str = "outage") -> str:
     return judge(view(name, kind), truth, findings, {}).verdict
 
 
+@pytest.mark.parametrize(("most", "expected"), [(5, "right"), (-1, "narrower")])
+def test_bounds_that_hold_the_number_where_no_tap_is_behind_the_fault(
+    most: int, expected: str
+) -> None:
+    truth = drawn("nic-drops")[1]
+    fault = truth["expected"][0]
+    packets = fault["packets"]
+    finding = right_finding(
+        fault | {"to_taps": [""]},
+        place={"to_tap": None},
+        packets=packets // 2,
+        sentence=f"at least {packets // 2} packets (at most {packets + most:,})",
+    )
+    assert judge(view("links", "nic-drops"), truth, [finding], {}).verdict == expected
+
+
 NOWHERE = {"from_tap": "mirror.pcap", "to_tap": None, "device": None, "direction": "after the tap"}
 
 

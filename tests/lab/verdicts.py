@@ -5,8 +5,9 @@ the device between them, its packets, its first packet and its flows. The verdic
 worst one of its faults:
 
 right     A finding of severity warning or above has one of the kinds of the fault, names its device
-          or the taps on both sides of it, its number of packets (within what the captures tell; not
-          judged where the view begins late, ends early or lacks links) and its onset (within the
+          or the taps on both sides of it, its number of packets (within what the captures tell, or
+          between bounds where no tap is behind the fault; not judged where the view begins late,
+          ends early or lacks links) and its onset (within the
           window of the run and the uncertainty that the finding states). A note is enough for a
           fault that deserves no more. It is the only finding of the fault.
 narrower  True, but less: the place is wider ("between A and B", "after A"), the kind is one that
@@ -78,6 +79,7 @@ EFFECTS = {
 """What hosts do because of a fault."""
 _NODE = re.compile(r"\b(H\d|leaf\d|spine\d)(?::swp(\d+))?\b")
 _TELLS_PACKETS = re.compile(r"\bpackets?\b|at least|everything")
+_AT_MOST = re.compile(r"\(at most ([\d,]+)\)")
 _LATE = re.compile(r"\blate\b")
 _ADDRESS = re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b")
 
@@ -363,6 +365,9 @@ def _number(view: View, fault: dict[str, Any], finding: dict[str, Any]) -> tuple
     if not view.is_whole and view.kind not in PARTS_OF_LINKS:
         return None
     if least <= said <= most:
+        return None
+    bound = _AT_MOST.search(finding["sentence"])
+    if bound and not fault["to_taps"] and said <= most <= int(bound[1].replace(",", "")):
         return None
     is_near = said >= 0.9 * least
     says_so = "at least" in finding["sentence"]

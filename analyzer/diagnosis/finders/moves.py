@@ -179,7 +179,12 @@ def _lost_over(
     case: Case, link: str, first: int, last: int
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Packets that the flows over a link lost before and after it, at the time of the moves only;
-    losses at the end of a run leave no trace."""
+    losses at the end of a run leave no trace. Where a tap before the link saw a flow, its packets
+    may be lost between the two."""
+    assert case.tap_hops is not None
+    number = case.registry.tap_names.index(link)
+    into = [hop.passed["flow"] for hop in case.tap_hops.hops if hop.to_tap == number]
+    between = {flow for flows in into for flow in flows.tolist()}
     of, before, after = case.measuring.troubles.of, dict[int, int](), dict[int, int]()
     for flow in case.flows:
         if link not in flow.taps:
@@ -189,7 +194,7 @@ def _lost_over(
         if not seen:
             continue
         begin, end = span_of(seen)
-        if begin < first - REROUTED_NS or last + AFTERMATH_NS < end:
+        if begin < first - REROUTED_NS or last + AFTERMATH_NS < end or flow.id in between:
             continue
         if packets := lost_before(case, flow):
             before[flow.id] = packets

@@ -46,6 +46,8 @@ MOST_ACKED = 0.5
 UNANSWERED = (UC, UD)
 RESENT_WITHIN_NS = 500_000_000
 """A sender retransmits what nobody answers within this time, at the usual ACK timeouts of NICs."""
+ANSWERED_WITHIN_NS = 10_000_000
+"""Answers so long after the last packet of a tap are for packets that it did not capture."""
 LEAST_SILENT = 3
 """Retransmitted packets, none of which arrived, that show that a silent tap captured."""
 LEAST_SILENT_FLOWS = 2
@@ -221,6 +223,10 @@ class _Losses:
             if is_beside.any():
                 self.undecided += self._count_unknown(packets[is_beside])
                 packets = packets[~is_beside]
+            is_unsure = self._may_use_another_link(edge, far, packets)
+            if is_unsure.any():
+                self.undecided += self._count_unknown(packets[is_unsure])
+                packets = packets[~is_unsure]
             is_between = self._is_between_paths(edge, far, packets)
             if is_between.any() or self._may_be_beside(edge, far, packets):
                 is_seen = self._can_be_judged(packets, edge, -1)
@@ -239,8 +245,24 @@ class _Losses:
                 else:
                     self.undecided += self._count_unknown(some)
         for hop, some_parts in parts.items():
-            self._ended[hop] = np.sort(np.concatenate(some_parts), order="time")
-            self._arrived[hop] = _arrived(self._ended[hop], self._tracker)
+            packets = np.sort(np.concatenate(some_parts), order="time")
+            arrived = _arrived(packets, self._tracker)
+            is_unsure = arrived & self._may_be_resent_unseen(hop[0], packets)
+            if is_unsure.any():
+                self.undecided += self._count_unknown(packets[is_unsure])
+                packets, arrived = packets[~is_unsure], arrived[~is_unsure]
+            self._ended[hop], self._arrived[hop] = packets, arrived
+
+    def _may_be_resent_unseen(self, near: int, packets: Packets) -> Bools:
+        """Which packets may have been retransmitted after the capture of their tap ended: their
+        sender retransmits, and answers came later."""
+        flows = self._tracker.flows
+        of_packets = flows[packets["flow"]]
+        answered_ns = np.where(of_packets["peer"] >= 0, flows["last_time"][of_packets["peer"]], 0)
+        ended_ns = self._testimony.last_ns[near]
+        retransmits = of_packets["retransmitted_by"].sum(axis=1) > 0
+        is_late: Bools = packets["time"] > ended_ns - RESENT_WITHIN_NS
+        return is_late & retransmits & (answered_ns > ended_ns + ANSWERED_WITHIN_NS)
 
     def _set_aside(
         self,
@@ -259,6 +281,7 @@ class _Losses:
         if len(instead) == 1 and far >= 0:
             further = next(iter(instead))
             is_seen = self._testimony.sees_after(near, further, aside["time"])
+            is_seen &= aside["time"] >= instead[further].first_ns
             if is_seen.any():
                 parts[near, further].append(aside[is_seen])
                 self._evidence[near, further].add(Evidence.FLOW)
@@ -346,15 +369,19 @@ class _Losses:
         )
 
     def _captures_others(self, hop: HopKey, packets: Packets, judged: list[Packets]) -> bool:
-        """Whether the next tap captured packets of other hops while this one was down: its capture
-        ended before these packets, then, whatever else came."""
+        """Whether the next tap captured packets of other hops while this one was down, and misses
+        those of another one, too, after its last packet: its capture has ended, whatever came."""
         near, far = hop
-        if not judged or packets["time"][0] <= self._testimony.last_ns[far]:
+        ended_ns = self._testimony.last_ns[far]
+        if not judged or packets["time"][0] <= ended_ns:
             return False
-        others = self._hops[(self._hops["to_tap"] == far) & (self._hops["from_tap"] != START)]
-        others = others[others["from_tap"] != near]
         down_ns = min(int(some["time"][0]) for some in judged)
-        return bool((others["last_ns"] > down_ns).any())
+        hops = self._hops[(self._hops["to_tap"] == far) & (self._hops["last_ns"] > down_ns)]
+        return any(
+            other != near and any(some["time"][-1] > ended_ns for some in self._aside[other, far])
+            for other in hops["from_tap"].tolist()
+            if (other, far) in self._aside
+        )
 
     def _is_missed_at_receiver(self, hop: HopKey, packets: Packets) -> Bools:
         """Which packets the tap on the link of their receiver must have seen, whatever a silent tap
@@ -544,6 +571,14 @@ class _Losses:
         went_on = sum(passed.packets for passed in onward.values())
         is_scattered = len(onward) > 1 or ended > MOST_DIRECT * (ended + went_on)
         return is_scattered and _lost_nothing(self._tracker, flow)
+
+    def _may_use_another_link(self, edge: Any, far: int, packets: Packets) -> Bools:
+        """Which packets were sent before the first of their flow that passed `far`, while a tap
+        beside it did not capture: the flow may have moved here from there."""
+        onward = self._vantage.next_of.get((int(edge["flow"]), int(edge["from_tap"])), {}).get(far)
+        if onward is None:
+            return np.zeros(len(packets), np.bool_)
+        return (packets["time"] < onward.first_ns) & ~self._can_be_judged(packets, edge, -1)
 
     def _is_between_paths(self, edge: Any, far: int, packets: Packets) -> Bools:
         """Which packets ended while their flow, which has several next taps, did not use `far`:

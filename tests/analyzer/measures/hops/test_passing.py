@@ -50,7 +50,8 @@ class Pairing:
 
     def __init__(self):
         self.lags = defaultdict(list)  # (from tap, to tap) -> times
-        self.packets, self.shared = Counter(), Counter()  # by flow and tap
+        self.in_order, self.shared = Counter(), Counter()  # by flow and tap
+        self.highest = {}
 
     def misfit(self, sent, row):
         """Ns outside the learned times; at least 2**62 where there are none."""
@@ -60,18 +61,42 @@ class Pairing:
         lag = row["time_ns"] - sent.latest["time_ns"]
         return max(min(lags) - lag, lag - max(lags), 0)
 
-    def are_parallel(self, sent, row):
-        beside = [tap for tap, seen in sent.way.items() if seen[0]["hop_limit"] == row["hop_limit"]]
-        if not beside or row["ip_id"]:
+    def note(self, row):
+        here = row["flow"], row["tap"]
+        row["late"] = row["psn"] <= self.highest.get(here, -1)
+        self.highest[here] = max(self.highest.get(here, -1), row["psn"])
+        self.in_order[here] += not row["late"]
+
+    def beside(self, sent, row):
+        """The first sighting at another tap with the same hop limit."""
+        alike = [seen[0] for seen in sent.way.values() if seen[0]["hop_limit"] == row["hop_limit"]]
+        return alike[0] if alike and not row["ip_id"] else None
+
+    def share(self, newest, row):
+        beside = self.beside(newest, row) if row["tap"] not in newest.way else None
+        if beside is not None and not beside["late"] and not row["late"]:
+            self.shared[row["flow"], row["tap"]] += 1
+
+    def are_parallel(self, row, beside):
+        if beside is None:
             return False
-        here, there = (row["flow"], row["tap"]), (row["flow"], beside[0])
+        here, there = (row["flow"], row["tap"]), (row["flow"], beside["tap"])
         both = self.shared[here] + self.shared[there]
-        return 4 * (both + 1) < min(self.packets[here], self.packets[there])
+        return 4 * (both + 1) < 3 * min(self.in_order[here], self.in_order[there])
+
+    def without_parallel(self, way):
+        taps = sorted(way, key=lambda t: (-way[t][0]["hop_limit"], way[t][0]["time_ns"]))
+        kept = taps[:1]
+        for tap in taps[1:]:
+            before, row = way[kept[-1]][0], way[tap][0]
+            alike = before["hop_limit"] == row["hop_limit"] and not row["ip_id"]
+            if not (alike and self.are_parallel(row, before)):
+                kept.append(tap)
+        return {tap: way[tap] for tap in kept}
 
     def join(self, sent, row):
         before = sent.latest
         same = before["hop_limit"] == row["hop_limit"]
-        self.shared[row["flow"], row["tap"]] += same and not row["ip_id"]
         if same or not (row["ip_id"] or sent.again):
             lag = row["time_ns"] - before["time_ns"]
             self.lags[before["tap"], row["tap"]].append(lag)
@@ -85,13 +110,16 @@ def transmissions_of(rows):
     transmissions = defaultdict(list)
     pairing = Pairing()
     for row in rows:
-        pairing.packets[row["flow"], row["tap"]] += 1
+        pairing.note(row)
         known = transmissions[row["flow"], row["psn"], row["ip_id"]]
         newest_first = known[::-1]
+        if known:
+            pairing.share(known[-1], row)
         may_be = [
             sent
             for sent in newest_first
-            if row["tap"] not in sent.way and not pairing.are_parallel(sent, row)
+            if row["tap"] not in sent.way
+            and not pairing.are_parallel(row, pairing.beside(sent, row))
         ]
         here = [sent for sent in newest_first if row["tap"] in sent.way]
         if any(sent.way[row["tap"]][0]["hop_limit"] != row["hop_limit"] for sent in here):
@@ -111,7 +139,10 @@ def transmissions_of(rows):
             pairing.join(best, row)
         else:
             known.append(Sent(row, again=bool(known) and not row["ip_id"]))
-    return {key: [sent.way for sent in known] for key, known in transmissions.items()}
+    return {
+        key: [pairing.without_parallel(sent.way) for sent in known]
+        for key, known in transmissions.items()
+    }
 
 
 def twin(rows):
