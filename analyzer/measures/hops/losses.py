@@ -261,8 +261,8 @@ class _Losses:
         answered_ns = np.where(of_packets["peer"] >= 0, flows["last_time"][of_packets["peer"]], 0)
         ended_ns = self._testimony.last_ns[near]
         retransmits = of_packets["retransmitted_by"].sum(axis=1) > 0
-        is_late: Bools = packets["time"] > ended_ns - RESENT_WITHIN_NS
-        return is_late & retransmits & (answered_ns > ended_ns + ANSWERED_WITHIN_NS)
+        is_late: Bools = plus(packets["time"], RESENT_WITHIN_NS) > ended_ns
+        return is_late & retransmits & (plus(answered_ns, -ANSWERED_WITHIN_NS) > ended_ns)
 
     def _set_aside(
         self,
