@@ -116,11 +116,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     from rocescope.kernels.calls import merge, noted
 
-    lines = noted(notes.name)
+    lines = noted(notes.name)  # only `make test` has to have all: other calls are compiled
     notes.cleanup()
     if lines and session.config.getoption("record_kernels"):
         merge(lines)
-    elif lines and session.exitstatus == 0:
+    elif lines and session.exitstatus == 0 and "not thorough" in session.config.option.markexpr:
         session.exitstatus = 1
         names = sorted({" ".join(json.loads(line)[:2]) for line in lines})
         print(f"\nno library holds these calls (pytest --record-kernels): {', '.join(names)}")
