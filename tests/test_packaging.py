@@ -325,11 +325,12 @@ def test_only_building_needs_numba(pyproject: dict[str, Any], wheel: Path) -> No
 
 
 def pythons() -> list[str]:
-    """Every Python of this machine that rocescope runs on: in PATH, and those of pyenv."""
+    """Every Python of this machine that rocescope runs on: those of pyenv, which has others in
+    PATH that do not start, and those in PATH."""
     found = {}
     for minor in range(11, 15):
         kept = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3.{minor}"))
-        path = shutil.which(f"python3.{minor}") or (str(kept[-1]) if kept else None)
+        path = str(kept[-1]) if kept else shutil.which(f"python3.{minor}")
         if path is not None:
             found[minor] = path
     return list(found.values())
