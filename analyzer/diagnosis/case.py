@@ -129,11 +129,20 @@ class Case:
         that saw their PSN first: further transmissions, or late packets."""
         if self.tap_hops is None or not flow.tap_copies:
             return 0
-        return max(flow.tap_copies - self._passed.get(flow.id, 0), 0)
+        return max(flow.tap_copies - self._passes.get(flow.id, 0), 0)
 
     @cached_property
-    def _passed(self) -> Mapping[int, int]:
-        return {} if self.tap_hops is None else self.tap_hops.passed()
+    def _passes(self) -> Mapping[int, int]:
+        """Passes from tap to tap, by flow."""
+        return {} if self.tap_hops is None else self.tap_hops.arisen("packets")
+
+    @cached_property
+    def first_sightings(self) -> Mapping[tuple[int, int], int]:
+        """By flow and tap: when the tap saw the first of its packets that no tap saw before."""
+        if self.tap_hops is None:
+            return {}
+        columns = (self.tap_hops.starts[name].tolist() for name in ("flow", "to_tap", "first_ns"))
+        return {(flow, tap): first_ns for flow, tap, first_ns in zip(*columns, strict=True)}
 
     @cached_property
     def peers(self) -> Mapping[int, int]:

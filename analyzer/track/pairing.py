@@ -21,6 +21,7 @@ from ..wire.bth import UC
 from ..wire.registry import Endpoints
 from . import state as st
 from .answers import rdma_udp_sport
+from .matching import RESEND_WITHIN_NS
 from .tracker import FlowTracker
 
 MESSAGES_KEPT = 1000
@@ -162,11 +163,13 @@ def _dissolve_doubtful(tracker: FlowTracker) -> None:
 def _ignores_naks(answers: Any, requests: Any) -> bool:
     """Whether a sender, paired by PSNs alone, retransmits for none of the NAKs of its peer: they
     name packets of another queue pair. Both are FLOW records."""
-    told = int(requests["nak_codes"][0]) + int(answers["early_naks"])
-    is_sprayed = answers["ports_vary"] or requests["ports_vary"]
-    if is_sprayed or answers["udp_sport"] == requests["udp_sport"] or not told:
+    if answers["ports_vary"] or requests["ports_vary"]:
         return False
-    return not requests["retransmitted_by"][st.BY_NAK]
+    if answers["udp_sport"] == requests["udp_sport"] or requests["retransmitted_by"][st.BY_NAK]:
+        return False
+    is_open = requests["nak_kind"] == st.NAK_PSN
+    is_open &= requests["nak_time"] < int(requests["last_time"]) - RESEND_WITHIN_NS
+    return bool(answers["early_naks"] or is_open.any())
 
 
 def _pair_by_port(tracker: FlowTracker) -> None:

@@ -572,12 +572,12 @@ def late_before(case: Case, known: Known) -> Iterator[Finding]:
     does where the first transmission took a path without a tap.
     """
     troubles = case.measuring.troubles
+    flows = [case.flows[f] for f in troubles.flows(LATE)]
+    flows = [flow for flow in flows if flow.reordered_packets and not gaps_in(flow, case.gaps)]
     flows = [
         flow
-        for flow in map(case.flows.__getitem__, troubles.flows(LATE))
-        if flow.reordered_packets
-        and not gaps_in(flow, case.gaps)
-        and (flow.transport == TRANSPORT_NAMES[MRC] or not seen_in_part(flow))
+        for flow in flows
+        if flow.transport == TRANSPORT_NAMES[MRC] or not seen_in_part(flow)  # MRC marks its own
     ]
     for group in by_hosts(flows):
         late = troubles.by_flow(LATE, (flow.id for flow in group))

@@ -715,12 +715,11 @@ def lost_before(case: Case, flow: Flow) -> int:
 def _begins_at_tap(case: Case, flow: Flow, jumped: Trouble) -> bool:
     """Whether the first PSNs that the flow skips are before its first packet at a tap whose capture
     began later than others: they may have passed it before."""
-    if case.tap_hops is None or not jumped.frames:
+    if not jumped.frames:
         return False
     time_ns, _, tap = jumped.frames[0]
-    starts = case.tap_hops.starts
-    first = starts["first_ns"][(starts["flow"] == flow.id) & (starts["to_tap"] == tap)]
-    return bool((first >= time_ns).any()) and time_ns > flow.first_time_ns
+    first_ns = case.first_sightings.get((flow.id, tap))
+    return first_ns is not None and flow.first_time_ns < time_ns <= first_ns
 
 
 LATE_SHARE = 0.25

@@ -105,26 +105,25 @@ def _may_be_used(case: Case, tap: str, receivers: set[str], placed: list[int]) -
     hops = case.tap_hops
     if hops is None:
         return False
-    number, others = case.registry.tap_names.index(tap), set(placed)
+    number = case.registry.tap_names.index(tap)
     return any(
-        flow.data_packets
-        and flow.dst in receivers
-        and flow.id not in others
-        and not hops.captured(number, flow.first_time_ns, flow.last_time_ns)
-        for flow in case.flows
+        not hops.captured(number, flow.first_time_ns, flow.last_time_ns)
+        for flow in _beside(case, receivers, placed)
     )
 
 
 def _pass_beside(case: Case, receivers: set[str], placed: list[int]) -> bool:
     """Whether flows between the same hosts pass none of the links: there are more of them."""
-    sources, others = {case.flows[f].src for f in placed}, set(placed)
-    return any(
-        flow.data_packets
-        and flow.dst in receivers
-        and flow.src in sources
-        and flow.id not in others
-        for flow in case.flows
-    )
+    sources = {case.flows[f].src for f in placed}
+    return any(flow.src in sources for flow in _beside(case, receivers, placed))
+
+
+def _beside(case: Case, receivers: set[str], placed: list[int]) -> Iterator[Flow]:
+    """Data flows to these receivers that pass none of the links."""
+    others = set(placed)
+    for flow in case.flows:
+        if flow.data_packets and flow.dst in receivers and flow.id not in others:
+            yield flow
 
 
 def _is_overloaded(case: Case, known: Known, choice: Choice, tap: str) -> bool:

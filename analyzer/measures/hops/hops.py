@@ -93,7 +93,7 @@ class TapHops:
     newest_ns: int
     undecided: int
     """Packets whose end cannot be judged: the next tap did not capture, or they were in flight when
-    its capture ended."""
+    its capture ended; without identification also those that may be two transmissions."""
     elsewhere: int
     """Flows that took paths without a tap."""
     hurried: int
@@ -148,10 +148,6 @@ class TapHops:
     def captured(self, tap: int, first_ns: int, last_ns: int) -> bool:
         """Whether the capture of a tap covers this time, as its packets tell."""
         return bool(self.first_seen[tap] <= first_ns and last_ns <= self.last_seen[tap])
-
-    def passed(self) -> dict[int, int]:
-        """Passes from tap to tap, by flow."""
-        return self.arisen("packets")
 
     def arisen(self, counter: str) -> dict[int, int]:
         """Packets per flow that were marked, late, ... after their first tap: the sum of a counter

@@ -120,7 +120,7 @@ def decide_losses(
         newest_ns=losses.newest_ns,
         first_seen=testimony.first_ns,
         last_seen=testimony.last_ns,
-        undecided=losses.undecided,
+        undecided=losses.undecided + int(measure.state.used[state.DOUBTED]),
         left=losses.left,
         open_sources=frozenset(source for source, _ in losses.open_ends) | vantage.partly_covered,
         elsewhere=len(losses.elsewhere),

@@ -208,7 +208,7 @@ class HopMeasure:
             lags=np.zeros((state.ORDERED_TAPS, state.ORDERED_TAPS, 2, 3), np.int64),
             captured=np.array([[2**63 - 1, -(2**63)]] * state.ORDERED_TAPS, np.int64),
             clock=np.zeros(9, np.int64),
-            used=np.zeros(11, np.int64),
+            used=np.zeros(12, np.int64),
             salt=salt(3) | np.uint64(1),
         )
         self.state.outputs["hop"] = -1

@@ -5,8 +5,8 @@ acknowledgements, the AETH agree. Without identification (IPv6, or 0) a second s
 tap is a copy within `TWIN_NS` of the first one, unless the tracker knows a retransmission (it
 follows a NAK), later a retransmission. Where two transmissions of one packet are on their way, a
 sighting belongs to that whose time to this tap is as usual; clocks that differ do not matter. Two
-taps with the same hop limit that share next to no packets of a flow are on parallel paths, and no
-transmission passes both.
+taps with the same hop limit are on parallel paths, and no transmission passes both, unless most
+packets that a flow sends in order do.
 """
 
 from __future__ import annotations
@@ -600,10 +600,11 @@ def _conclude(p: Passing, histograms: Histograms, path: Ints, copies: Ints) -> N
         taps = min(taps + 1, MOST_TAPS)
     if t.ip_id == 0:
         taps = _without_parallel(p, flow, path, taps)
-        if t.doubtful:
-            return
-        if _is_of_two(p, path, taps):
+        is_new = t.doubtful == 0 and _is_of_two(p, path, taps)
+        if is_new:
             _doubt(p, t)
+        if is_new or t.doubtful:
+            p.used[st.DOUBTED] += 1
             return
 
     for k in range(taps):

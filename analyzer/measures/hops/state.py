@@ -207,10 +207,12 @@ of the first window, in widths since the Unix epoch; earliest and latest time in
 in a row far ahead of the latest time, or (below 0) far behind it."""
 NOT_BEGUN: Final = -(1 << 62)
 
-HEAD, TAIL, SIGHTED, EDGES, HOPS, VISITS, ENDS, RESENT, UNLOGGED, AWAY_FROM, MOVES = range(11)
+HEAD, TAIL, SIGHTED, EDGES, HOPS, VISITS, ENDS, RESENT, UNLOGGED, AWAY_FROM, MOVES, DOUBTED = range(
+    12
+)
 """Items of `Passing.used`: next and oldest transmission, next sighting (all counted from the
 beginning); records in use; moments that had no room; the next transmission when the packets of
-`AWAY` began; moves in use."""
+`AWAY` began; moves in use; transmissions that were doubtful."""
 
 
 class SightingRecord(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from captures import tracked, truth
-from traffic import ACK, NAK_SEQUENCE_ERROR, WRITE_ONLY, packets, track
+from traffic import ACK, NAK_SEQUENCE_ERROR, START_NS, WRITE_ONLY, packets, track
 
 from rocescope.analyzer.decode.control import CmMessage
 from rocescope.analyzer.track import pairing as connections
@@ -198,6 +198,7 @@ def test_a_sender_that_ignores_the_naks_of_its_peer_is_another(heeds, ports):
     rows.append(nak | {"dest_qp": 0x12})
     if heeds:
         rows += [{"psn": n, "dest_qp": 0x21} for n in range(35, 40)]
+    rows += [{"psn": 40, "dest_qp": 0x21, "time_ns": START_NS + 200_000_000}]
     rows = [row | {"udp_sport": ports["answer" in row]} for row in rows]
     found = FlowTracker()
     track(found, packets(rows))
@@ -205,3 +206,12 @@ def test_a_sender_that_ignores_the_naks_of_its_peer_is_another(heeds, ports):
     pairs_stay = heeds or ports[0] == ports[1]
     assert (found.flows["peer"][0] >= 0) == pairs_stay
     assert found.flows["early_naks"].sum() == (not pairs_stay)
+
+
+def test_a_nak_that_just_came_does_not_part_a_pair():
+    """A running analysis may see it before the sender retransmits."""
+    nak = {"answer": True, "psn": 35, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+    found = FlowTracker()
+    track(found, packets([*two_of_one_pace(None), nak | {"dest_qp": 0x12, "udp_sport": 50_002}]))
+    connections.settle(found, CmPairs())
+    assert found.flows["peer"][0] == 1

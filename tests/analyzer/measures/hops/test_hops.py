@@ -159,6 +159,7 @@ def test_items_of_arrays_do_not_overlap():
     empty = measure.HopMeasure().state
     clock += [state.FROM, state.TO]
     used += [state.ENDS, state.RESENT, state.UNLOGGED, state.AWAY_FROM, state.MOVES]
+    used += [state.DOUBTED]
     assert sorted(clock) == list(range(len(empty.clock)))
     assert sorted(used) == list(range(len(empty.used)))
     assert empty.windows.shape[1:] == (state.WINDOWS, state.WINDOW_VALUES)

@@ -23,6 +23,7 @@ from rocescope.analyzer.measures.hops.passing import (
 from rocescope.analyzer.measures.hops.state import (
     BYTES_MOST,
     COPIED,
+    DOUBTED,
     END,
     LATE,
     LOGGED_MOVES,
@@ -633,7 +634,10 @@ def test_a_tap_that_saw_one_of_two_transmissions_shows_no_delay(ends, offset_ns)
                     "flow": 0, "time_ns": time + (offset_ns if tap else 0), "tap": tap, "psn": psn,
                     "hop_limit": 64 - tap, "ip_id": 0, "opcode": WRITE_ONLY, "wire_bytes": 100,
                 })  # fmt: skip
-    edges = measured(sorted(rows, key=lambda row: row["time_ns"])).edges
+    measure = measured(sorted(rows, key=lambda row: row["time_ns"]))
+    edges = measure.edges
+    if lost and not ends:  # which transmission tap 1 saw first is unknown
+        assert measure.state.used[DOUBTED] >= len(lost)
     passed = [e for e in edges if e["flow"] >= 0 and e["from_tap"] == 0 and e["to_tap"] == 1]
     assert len(passed) == 1
     assert passed[0]["delay_max"] - passed[0]["delay_min"] < 1_000
