@@ -19,16 +19,17 @@ from setuptools.build_meta import get_requires_for_build_sdist as get_requires_f
 
 _CODE = """
 import sys
-from rocescope.kernels import build
-for level in build.levels():
-    for room in build.library.ROOMS:
-        build.build(room, sys.argv[1], level, strict=True)
+from rocescope.kernels.build import build, levels
+from rocescope.kernels.libraries import ROOMS
+for level in levels():
+    for room in ROOMS:
+        build(room, sys.argv[1], level, strict=True)
 """
 
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     """What compiles the kernels, and what their modules import."""
-    needed = ["msgspec", "numba", "numpy", "pyyaml"]
+    needed = ["msgspec", "numba<0.69", "numpy", "pyyaml"]
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         needed.append("ziglang")  # links the libraries
     return [*build_meta.get_requires_for_build_wheel(config_settings), *needed]
@@ -38,7 +39,7 @@ def build_wheel(
     wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None
 ) -> str:
     """A wheel for any Python on machines of this kind."""
-    libraries = Path("kernels", "libraries").absolute()
+    libraries = Path("kernels", "compiled").absolute()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "rocescope").symlink_to(Path.cwd())
         made = Path(folder, "made")

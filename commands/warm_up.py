@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from ..kernels.library import BUILT, PACKAGED, ROOMS
+from ..kernels.libraries import BUILT, PACKAGED, ROOMS
 from .options.progress import ProgressAs, steps_shown
 from .table import Parameter
 

@@ -21,9 +21,9 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from typing import Any
 
-from . import LibraryError, calls, library
+from . import LibraryError, calls
 from .cache import module_digest
-from .library import BUILT, Library, identity, level
+from .libraries import BUILT, ROOMS, Library, identity, level
 from .signature import Declared, digest_of, shape_of, text_of, writeable
 
 OBJECTS = os.environ.get("ROCESCOPE_KERNEL_OBJECTS") or os.path.join(BUILT, "objects")
@@ -93,13 +93,18 @@ def run(*rooms: str, tell: Callable[[int, int], None] = _silent) -> None:
     """Build rooms, or all, in another process, which loads numba; tell: called with (done, of)."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
     command = [sys.executable, "-c", code, *rooms, "--count"]
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as errors,  # a pipe that nobody reads yet may fill up
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
         for line in process.stdout or ():
             done, of = map(int, line.split())
             tell(done, of)
-        said = (process.stderr.read() if process.stderr else "").strip()
+        process.wait()
+        errors.seek(0)
+        said = errors.read().strip()
     if process.returncode:
         _, _, reason = said.partition("LibraryError: ")
         raise LibraryError((reason or said[said.rfind("\n") + 1 :]).partition("\n")[0])
@@ -118,7 +123,7 @@ def _writeable() -> bool:
 def main() -> None:
     """Build rooms; progress on standard error, or with --count as numbers on standard output."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("rooms", nargs="*", default=list(library.ROOMS))
+    parser.add_argument("rooms", nargs="*", default=list(ROOMS))
     parser.add_argument("--to", default=BUILT)
     parser.add_argument("--level", default=level())
     parser.add_argument("--count", action="store_true")

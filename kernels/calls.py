@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .library import PACKAGE, ROOMS
+from .libraries import PACKAGE, ROOMS
 from .signature import Declared, digest_of, layout_of, scalar_of
 
 PREFIX = __name__.partition(".")[0] + "."
@@ -30,7 +30,7 @@ PREFIX = __name__.partition(".")[0] + "."
 def path_of(room: str) -> str:
     """The file with the calls of a room: in its folder, or beside the module that it is."""
     path = os.path.join(PACKAGE, *room.split("."))
-    return os.path.join(path, "kernels.json") if os.path.isdir(path) else f"{path}.json"
+    return f"{path}.json" if os.path.isfile(f"{path}.py") else os.path.join(path, "kernels.json")
 
 
 def read(room: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from . import LibraryError
 from .cache import BOUNDS_CHECK, module_digest
-from .library import PACKAGED, Library, of_wheel, room_of
+from .libraries import PACKAGED, Library, of_wheel, room_of
 from .signature import Shape, shape_of, symbol_of, text_of
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -24,7 +24,7 @@ import yaml
 import rocescope
 from rocescope.analyzer.errors import NEEDED_BY
 from rocescope.kernels.build import levels
-from rocescope.kernels.library import ROOMS
+from rocescope.kernels.libraries import ROOMS
 
 ROOT_MODULES = {"__init__.py", "__main__.py", "api.py", "cli.py", "plots.py", "version.py"}
 MAN_PAGE = "docs/rocescope.1"
@@ -295,7 +295,7 @@ def test_wheel_holds_the_whole_package_and_nothing_else(checkout: Path, wheel: P
                 expected.add(f"rocescope/{path.relative_to(checkout)}")
     for room in ROOMS:
         for level in levels():
-            expected.add(f"rocescope/kernels/libraries/{room}-{level}.so")
+            expected.add(f"rocescope/kernels/compiled/{room}-{level}.so")
     assert names == expected
     assert re.search(r"-py3-none-manylinux_2_\d+_\w+\.whl$", wheel.name)
 

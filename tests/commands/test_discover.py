@@ -14,7 +14,7 @@ from rocescope import cli
 from rocescope.commands import doctor as command
 from rocescope.commands import warm_up
 from rocescope.kernels import LibraryError, build
-from rocescope.kernels.library import ROOMS
+from rocescope.kernels.libraries import ROOMS
 from rocescope.probes.doctor import Check, Diagnosis
 from rocescope.replay.fabrics.parse import parse_fabric
 

@@ -21,7 +21,7 @@ from . import LibraryError
 from .signature import Declared, Shape, digest_of, format_of, packed, parts_of, writeable
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_IN_WHEEL = os.path.join(PACKAGE, "kernels", "libraries")
+_IN_WHEEL = os.path.join(PACKAGE, "kernels", "compiled")
 BUILT = os.path.join(PACKAGE, "build", "kernels")
 PACKAGED = os.path.isdir(_IN_WHEEL)
 """Whether this is an installed wheel, whose kernels do not change."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocescope.kernels import LibraryError, calls, library
+from rocescope.kernels import LibraryError, calls, libraries
 from rocescope.kernels.kernel import RECORD, Kernel
 
 # A house of its own: the kernels of this package and one room with a module.
@@ -156,7 +156,7 @@ class House:
         self.folder, self.package = folder, folder / "rocescope"
 
     def make(self) -> None:
-        ours = Path(library.PACKAGE)
+        ours = Path(libraries.PACKAGE)
         (self.package / "analyzer").mkdir(parents=True)
         (self.package / "kernels").mkdir()
         for path in (ours / "kernels").glob("*.py"):
@@ -182,14 +182,14 @@ class House:
         return done.stdout, done.stderr
 
     @property
-    def library(self) -> Path:
-        return self.package / "build" / "kernels" / f"analyzer-{library.level()}.so"
+    def built(self) -> Path:
+        return self.package / "build" / "kernels" / f"analyzer-{libraries.level()}.so"
 
     def as_wheel(self) -> Path:
         """As a wheel holds it; the library."""
-        folder = self.package / "kernels" / "libraries"
+        folder = self.package / "kernels" / "compiled"
         folder.mkdir()
-        path = Path(shutil.move(self.library, folder))
+        path = Path(shutil.move(self.built, folder))
         shutil.rmtree(self.package / "build")
         for name in ("jit", "build", "compile"):  # it must not need them
             (self.package / "kernels" / f"{name}.py").unlink()
@@ -403,7 +403,7 @@ def _libc() -> str:
 def of_another_version(path: Path) -> str:
     version = path.parent.parent.parent / "version.py"
     version.write_text('VERSION = "99.0"\n')
-    return f"{path} is of rocescope {library.VERSION} analyzer "
+    return f"{path} is of rocescope {libraries.VERSION} analyzer "
 
 
 @pytest.mark.parametrize("spoil", [damaged, empty, gone, of_others, of_another_version])
@@ -422,7 +422,7 @@ def test_arrays_of_another_layout_are_noticed() -> None:
         out[0] = 1
 
     with pytest.raises(OSError, match="another layout"):
-        library.check_layout(describe)
+        libraries.check_layout(describe)
 
 
 @pytest.mark.parametrize(
@@ -439,13 +439,13 @@ def test_the_level_is_that_of_the_processor(
     text = f"processor\t: 0\nvendor_id\t: x\nflags\t\t: {flags}\nbugs\t\t: none\n".encode()
     monkeypatch.setattr(builtins, "open", lambda *_, **__: io.BytesIO(text))
     monkeypatch.setattr(os, "uname", lambda: os.uname_result(("", "", "", "", "x86_64")))
-    assert library.level.__wrapped__() == expected
+    assert libraries.level.__wrapped__() == expected
 
 
 # The files of the real rooms.
 
 
-@pytest.mark.parametrize("room", library.ROOMS)
+@pytest.mark.parametrize("room", libraries.ROOMS)
 def test_every_listed_call_is_one_of_a_kernel(room: str) -> None:
     known = calls.read(room)
     assert known["calls"]
@@ -455,19 +455,29 @@ def test_every_listed_call_is_one_of_a_kernel(room: str) -> None:
         assert None not in calls.samples(room, name)
 
 
+def test_an_old_folder_beside_a_module_is_not_its_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as an earlier version leaves: git keeps a folder with files that it does not know."""
+    (tmp_path / "mrc.py").touch()
+    (tmp_path / "mrc" / "__pycache__").mkdir(parents=True)
+    monkeypatch.setattr(calls, "PACKAGE", str(tmp_path))
+    assert calls.path_of("mrc") == str(tmp_path / "mrc.json")
+
+
 def test_files_of_calls_are_as_they_are_written() -> None:
-    before = {room: Path(calls.path_of(room)).read_text() for room in library.ROOMS}
+    before = {room: Path(calls.path_of(room)).read_text() for room in libraries.ROOMS}
     calls.merge(set())
-    assert before == {room: Path(calls.path_of(room)).read_text() for room in library.ROOMS}
+    assert before == {room: Path(calls.path_of(room)).read_text() for room in libraries.ROOMS}
 
 
 def test_a_room_is_the_one_of_the_longest_name() -> None:
     found = [
-        library.room_of(f"rocescope.{name}")
+        libraries.room_of(f"rocescope.{name}")
         for name in ("replay.aggregation.run", "replay.flows.loads", "analyzer.wire.bth", "tui.app")
     ]
     assert found == ["replay.aggregation", "replay", "analyzer", None]
-    assert library.room_of("notebook") is None
+    assert libraries.room_of("notebook") is None
 
 
 def test_errors_of_libraries_are_one_line_of_the_command_line(
