@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ for level in levels():
 
 def get_requires_for_build_wheel(config_settings: Any = None) -> list[str]:
     """What compiles the kernels, and what their modules import."""
-    needed = ["msgspec", "numba<0.69", "numpy", "pyyaml"]
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+    needed = [*project["optional-dependencies"]["build"], "msgspec", "numpy", "pyyaml"]
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         needed.append("ziglang")  # links the libraries
     return [*build_meta.get_requires_for_build_wheel(config_settings), *needed]

@@ -645,7 +645,7 @@ def _partly_followed(case: Case) -> Iterator[str]:
         return
     if hops.undecided:
         yield (
-            f"{counted(hops.undecided, 'packet')} that the next tap could not see, because its"
+            f"{counted(hops.undecided, 'packet')} that a tap could not see, because its"
             " capture had not begun or had ended: whether they arrived is unknown"
         )
         yield from _overlap(case)

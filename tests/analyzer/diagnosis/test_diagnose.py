@@ -325,7 +325,7 @@ def test_drops_of_the_capture():
 
 def test_packets_whose_way_is_known_in_part():
     ways = TapHops([], [], np.zeros(0, VISIT), 1, 0, 0, 3, 0, 2, [], {}, ["1 of 2 taps"], 1)
-    assert "3 packets that the next tap could not see" in said(tap_hops=ways)
+    assert "3 packets that a tap could not see" in said(tap_hops=ways)
     assert "2 packets tracked for a short time only" in said(tap_hops=ways)
     assert "1 of 2 taps" in said(tap_hops=ways)
     assert "1 lost or retransmitted packet without an exact time" in said(tap_hops=ways)
