@@ -17,6 +17,12 @@ from setuptools.build_meta import build_editable as build_editable
 from setuptools.build_meta import build_sdist as build_sdist
 from setuptools.build_meta import get_requires_for_build_editable as get_requires_for_build_editable
 from setuptools.build_meta import get_requires_for_build_sdist as get_requires_for_build_sdist
+from setuptools.build_meta import (
+    prepare_metadata_for_build_editable as prepare_metadata_for_build_editable,
+)
+from setuptools.build_meta import (
+    prepare_metadata_for_build_wheel as prepare_metadata_for_build_wheel,
+)
 
 _CODE = """
 import sys
@@ -45,7 +51,8 @@ def build_wheel(
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "rocescope").symlink_to(Path.cwd())
         made = Path(folder, "made")
-        environment = os.environ | {"PYTHONPATH": folder}
+        paths = (folder, os.environ.get("PYTHONPATH"))  # pip's path holds what builds
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
         subprocess.run(
             [sys.executable, "-c", _CODE, str(made)], check=True, env=environment, cwd=folder
         )

@@ -227,6 +227,25 @@ def package_index(unavailable: Callable[[str], NoReturn]) -> None:
             unavailable("needs a package index")
 
 
+@pytest.mark.thorough
+@pytest.mark.usefixtures("package_index")
+def test_pip_builds_a_wheel_in_an_environment_of_its_own(
+    checkout: Path, dist: Path, tmp_path: Path
+) -> None:
+    """As `pipx install .` does: what compiles the kernels comes from the index."""
+    (archive,) = dist.glob("*.tar.gz")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "host"], check=True)
+    pip = [str(tmp_path / "host" / "bin" / "pip"), "wheel", "--quiet", "--no-deps"]
+    subprocess.run(
+        [*pip, "--wheel-dir", str(tmp_path), str(archive)],
+        check=True,
+        env=os.environ | {"PIP_CONSTRAINT": str(checkout / "constraints.txt")},
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive_of_wheel:
+        assert sum(name.endswith(".so") for name in archive_of_wheel.namelist()) > len(ROOMS)
+
+
 def assert_analyses(command: Path, data: Path) -> None:
     capture = data / "c10_rping_ipv4.atB.pcap"
     run = subprocess.run(
