@@ -723,6 +723,9 @@ def _seen_again(
         same = True
     elif bits & MARKS_RESENDS or hop_limit != slot.hop_limit:
         same = time - slot.time <= RESEND_AFTER_NS
+        if not same and slot.recovered == st.RESENT and hop_limit < slot.hop_limit:
+            note_copy(state, slot.tap, tap)  # an earlier transmission, late at this tap
+            return verdicts.TAP_COPY
     else:
         elapsed = time - slot.time
         if elapsed <= st.COPY_WITHIN_NS:
@@ -755,6 +758,8 @@ def _seen_again(
         note_late(state, histograms, f, stream, at, time)
         slot.recovered = 0
         return verdicts.OVERTAKEN
+    if sent_id == slot.sent_id and not bits & MARKS_RESENDS:
+        slot.recovered = st.RESENT
     slot.sent_id = sent_id
     slot.rtx = rtx
     slot.hop_limit = hop_limit

@@ -239,8 +239,9 @@ LATE = np.dtype(
 
 EMPTY, SEEN, MISSING, SKIPPED = range(4)
 """Slot states. SKIPPED: skipped without evidence that the PSN exists."""
-RECOVERED, RECOVERED_EARLY = 1, 2
-"""`recovered` of a slot: early, if the PSN was skipped before `early_until`."""
+RECOVERED, RECOVERED_EARLY, RESENT = 1, 2, 3
+"""`recovered` of a slot: early, if the PSN was skipped before `early_until`; RESENT: retransmitted,
+without an identification that tells the transmissions apart."""
 INSIDE_A_READ = -1
 """`dense` of a PSN that an earlier READ reserved, of a READ of the rest."""
 

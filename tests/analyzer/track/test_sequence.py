@@ -599,6 +599,20 @@ def test_a_late_packet_beside_its_retransmission_is_late_with_few_identification
     assert tracker.state.streams[0]["recovered"] == 0
 
 
+def test_a_transmission_that_waits_behind_its_retransmission_is_a_copy_at_the_next_tap():
+    """A slow link is between the taps; nothing but the order tells the transmissions apart."""
+    near, far = {"tap": 0, "hop_limit": 64}, {"tap": 1, "hop_limit": 62}
+    seen = [(1, near), (12, near), (20, far), (28, far), (30, near), (45, far)]
+    rows = [write(0, time_ns=START_NS, **NO_ID, **near), write(0, time_ns=START_NS, **NO_ID, **far)]
+    rows += [write(1, time_ns=START_NS + ms * 1_000_000, **NO_ID, **tap) for ms, tap in seen]
+    tracker = FlowTracker(taps=2)
+    found = track(tracker, packets(rows)).tolist()
+    assert found == [
+        IN_ORDER, TAP_COPY,
+        IN_ORDER, RETRANSMITTED, TAP_COPY, TAP_COPY, RETRANSMITTED, TAP_COPY,
+    ]  # fmt: skip
+
+
 def test_what_a_tap_misses_at_its_beginning_is_not_lost_before_it():
     """Tap 1 sees PSNs up to 9 and tap 0, before it, those from 20 on, when its capture begins; its
     PSNs 10 to 19 may have passed it before and be lost between the two."""
