@@ -20,6 +20,7 @@ from ..jobs.job import FollowedLogs, Job
 from ..jobs.join import Join, Joined
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
+from ..measures.message_log import MessageLog
 from ..measures.messages import MessageTimes
 from ..results.analysis import Analysis, RdmaPort
 from ..results.base import Event
@@ -98,6 +99,7 @@ class Pipeline:
         self.measuring = Measuring(options.window_ns, many_taps, checked)
         self.measuring.filtered = options.filter is not None
         self.measuring.address_beyond = registry.endpoints.beyond
+        self.measuring.messages.log = MessageLog()
         if self.job is not None:
             self.measuring.message_times = MessageTimes(newest=options.follow)
 

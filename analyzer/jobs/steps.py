@@ -1,0 +1,533 @@
+"""Training jobs in the times of messages: which flows belong together, and where steps end.
+
+A training job repeats itself: in every step each of its flows carries the same messages after the
+same pauses. The number of messages after which a flow repeats itself is its *rhythm*; it survives
+a slow step, a slow link and a retransmission, which change times only. A flow belongs to the job
+of another flow if it carries the same number of messages in each of its steps. Steps end where all
+flows of the job are idle: after a marker (a collective of a few bytes, as clipping gradients does
+before the optimizer runs), else at the longest idle time that every step has.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ...kernels.kernel import Bools, Floats, Ints, Records
+from ..results.jobs import Boundary
+
+FEWEST_PERIODS: Final = 3
+SHORTEST_PERIOD_NS: Final = 1_000_000
+"""Requests and responses that take turns repeat themselves, too; a training step is longer."""
+LEAST_IDLE: Final = 0.02
+"""Of a step: a shorter common pause shows no boundary."""
+_MARKER: Final = 64
+"""A marker's messages have less than one 64th of the largest ones' payload."""
+_MOST_MESSAGES: Final = 1 << 13
+"""Of a flow: its rhythm is looked for in the first ones."""
+_LAGS: Final = 48
+_IRREGULAR: Final = 0.25
+SILENT_PERIODS: Final = 5
+"""A longer silence ends an epoch."""
+_MOST_OF: Final = 0.7
+"""Share of the steps that have a pause where the others have one."""
+_WHOLE: Final = 0.98
+"""A first or last step with this share of the usual messages is complete."""
+_SWAY: Final = 0.6
+"""Of a period: a flow of the same job is not further ahead in one step than in another."""
+_DRIFT: Final = 0.05
+"""Of a period: what a flow gains or loses in all steps together, if it is of the same job."""
+
+
+class Edge(NamedTuple):
+    """Data of one flow, by its messages in the order of their first packets."""
+
+    flow: int
+    src: int
+    dst: int
+    begun_ns: Ints
+    ended_ns: Ints
+    bytes: Ints
+    granted_ns: Ints
+    """Times of the grants that the receiver sent on the other flow of the connection."""
+    grants: int | None
+    """That flow."""
+
+
+class Rhythm(NamedTuple):
+    """A flow repeats itself after this number of messages."""
+
+    messages: int
+    period_ns: float
+    irregularity: float
+    """Mean change of the period from one to the next, as a share of the period."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A time in which a job keeps its queue pairs."""
+
+    edges: Sequence[Edge]
+    bounds_ns: Ints
+    """int64[steps + 1]: each step's messages begin in [bounds_ns[i], bounds_ns[i + 1]); empty
+    without steps."""
+    starts_whole: bool
+    """Whether the first step is complete: its messages are as many as those of the others."""
+    rest_from_ns: int | None
+    """Begin of messages after the last complete step, if there are some."""
+
+
+@dataclass
+class Group:
+    """The flows of one job."""
+
+    edges: list[Edge]
+    rhythm: Rhythm | None = None
+    clock: Edge | None = None
+    boundary: Boundary = "convention"
+    epochs: list[Epoch] = field(default_factory=list)
+    reason: str | None = None
+    """Why it has no steps."""
+
+    @property
+    def addresses(self) -> list[int]:
+        """Numbers of its addresses in Endpoints, ascending."""
+        return sorted({end for edge in self.edges for end in (edge.src, edge.dst)})
+
+
+def edges_of(messages: Records, flows: Records) -> list[Edge]:
+    """The flows that carry data.
+
+    messages: of a `MessageLog`, by flow; flows: FLOW records. A flow of messages of the form of
+    grants belongs to the data of the other direction.
+    """
+    numbers, first = np.unique(messages["flow"], return_index=True)
+    last = np.append(first[1:], len(messages))
+    rows = dict(zip(numbers.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
+    payload = {f: int(messages["bytes"][a:b].sum()) for f, (a, b) in rows.items()}
+    grants = {}
+    for flow, (a, b) in rows.items():
+        peer = int(flows["peer"][flow])
+        if messages["may_grant"][a:b].all() and payload.get(peer, 0) > payload[flow]:
+            grants[peer] = flow
+    edges = []
+    no_times = np.zeros(0, np.int64)
+    for flow, (a, b) in rows.items():
+        if flow in grants.values():
+            continue
+        part = messages[a:b]
+        granting = grants.get(flow)
+        granted = no_times
+        if granting is not None:
+            since, until = rows[granting]
+            granted = np.ascontiguousarray(messages["begun_ns"][since:until])
+        edges.append(
+            Edge(
+                flow,
+                int(flows["src"][flow]),
+                int(flows["dst"][flow]),
+                np.ascontiguousarray(part["begun_ns"]),
+                np.ascontiguousarray(part["ended_ns"]),
+                np.ascontiguousarray(part["bytes"]),
+                granted,
+                granting,
+            )
+        )
+    return edges
+
+
+def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
+    """The rhythm of messages or bursts, ascending by `begun`; None without one.
+
+    sizes: payload of each, which must repeat itself; None if it may vary.
+    """
+    begun, ended = begun[:_MOST_MESSAGES], ended[:_MOST_MESSAGES]
+    count = len(begun)
+    if count < 2 * FEWEST_PERIODS:
+        return None
+    found: list[Rhythm] = []
+    for lag in _lags(begun, ended, count // FEWEST_PERIODS):
+        periods = begun[lag:] - begun[:-lag]
+        middle = float(np.median(periods))
+        if middle < SHORTEST_PERIOD_NS or len(periods) <= lag:
+            continue
+        if sizes is not None and np.mean(sizes[lag:count] != sizes[: count - lag]) > 0.05:
+            continue
+        changes = np.abs(periods[lag:] - periods[:-lag])
+        found.append(Rhythm(lag, middle, float(np.minimum(changes / middle, 1).mean())))
+    found = [rhythm for rhythm in found if rhythm.irregularity < _IRREGULAR]
+    if not found:
+        return None
+    least = min(rhythm.irregularity for rhythm in found)
+    good = [rhythm for rhythm in found if rhythm.irregularity <= 1.5 * least + 0.01]
+    return min(good, key=lambda rhythm: rhythm.messages)
+
+
+def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
+    """Numbers of messages after which the pauses look alike, by their autocorrelation."""
+    pauses = np.log(np.maximum(begun[1:] - ended[:-1], 1_000).astype(np.float64))
+    pauses -= pauses.mean()
+    if not pauses.any():
+        return []
+    size = 1 << (2 * len(pauses) - 1).bit_length()
+    spectrum = np.fft.rfft(pauses, size)
+    alike = np.fft.irfft(spectrum * spectrum.conj(), size)[: most + 1]
+    alike /= np.arange(len(pauses), len(pauses) - most - 1, -1)
+    best = 1 + np.argsort(alike[1:])[::-1][:_LAGS]
+    return sorted(best.tolist())
+
+
+def groups_of(edges: Sequence[Edge]) -> list[Group]:
+    """The jobs, in the order of their first message."""
+    groups: list[Group] = []
+    for component in _components(edges):
+        groups += _divided(component)
+    for group in groups:
+        _find_steps(group)
+    return sorted(groups, key=lambda group: min(int(e.begun_ns[0]) for e in group.edges))
+
+
+def _components(edges: Sequence[Edge]) -> list[list[Edge]]:
+    """Edges that are joined by common addresses."""
+    parent: dict[int, int] = {}
+
+    def root(address: int) -> int:
+        while parent.setdefault(address, address) != address:
+            parent[address] = address = parent[parent[address]]
+        return address
+
+    for edge in edges:
+        parent[root(edge.src)] = root(edge.dst)
+    joined: dict[int, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        joined[root(edge.src)].append(edge)
+    return list(joined.values())
+
+
+def _divided(edges: list[Edge]) -> list[Group]:
+    """The jobs of edges that share addresses: those of another rhythm are another job."""
+    rhythms = [(rhythm_of(e.begun_ns, e.ended_ns, e.bytes), e) for e in edges]
+    found = sorted(
+        ((rhythm, edge) for rhythm, edge in rhythms if rhythm is not None),
+        key=lambda pair: (pair[0].irregularity, -len(pair[1].begun_ns)),
+    )
+    left = {edge.flow: edge for edge in edges}
+    own = {edge.flow: rhythm for rhythm, edge in found}
+    groups: list[Group] = []
+    for rhythm, clock in found:
+        if clock.flow not in left:
+            continue
+        starts = _starts(clock, rhythm)
+        members = [
+            edge
+            for edge in left.values()
+            if edge is clock or _keeps_step(edge, own.get(edge.flow), starts, rhythm)
+        ]
+        for edge in members:
+            del left[edge.flow]
+        groups.append(Group(members, rhythm, clock))
+    groups = _joined_epochs(groups)
+    return _with_rest(groups, list(left.values()))
+
+
+def _starts(clock: Edge, rhythm: Rhythm) -> Ints:
+    """When each period of an edge begins: in the middle of the longest of its usual pauses."""
+    pauses = clock.begun_ns[1:] - clock.ended_ns[:-1]
+    count, m = len(clock.begun_ns), rhythm.messages
+    phase = max(range(1, m + 1), key=lambda at: float(np.median(pauses[at - 1 :: m])))
+    begins = np.arange(phase % m, count, m)
+    halves = np.where(begins > 0, pauses[begins - 1] // 2, 0)
+    starts: Ints = clock.begun_ns[begins] - halves
+    return starts
+
+
+def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) -> bool:
+    """Whether an edge advances by one period of its own in each period of another one."""
+    half = rhythm.period_ns / 2
+    inside = (starts >= edge.begun_ns[0] - half) & (starts <= edge.ended_ns[-1] + half)
+    if inside.sum() < min(FEWEST_PERIODS, len(starts)):
+        return False
+    sent = np.searchsorted(edge.begun_ns, starts[inside])
+    each = float(np.median(np.diff(sent))) if own is None else own.messages
+    if each < 1:
+        return False
+    periods = np.arange(len(sent))
+    ahead = sent / each - periods
+    if np.ptp(ahead) > _SWAY:
+        return False
+    apart = 1.0 if own is None else abs(own.period_ns / rhythm.period_ns - 1)
+    if apart * len(periods) < _DRIFT:
+        return True
+    slope, offset = np.polyfit(periods, ahead, 1)
+    drift = abs(float(slope)) * len(periods)
+    sway = float((ahead - offset - slope * periods).std())
+    return drift < _DRIFT or drift < 4 * sway
+
+
+def _joined_epochs(groups: list[Group]) -> list[Group]:
+    """Groups of the same addresses that never overlap in time are epochs of one job."""
+    joined: list[Group] = []
+    for group in sorted(groups, key=lambda group: _span(group.edges)[0]):
+        begun, _ = _span(group.edges)
+        for earlier in joined:
+            same = set(earlier.addresses) & set(group.addresses)
+            alike = 2 * len(same) > max(len(earlier.addresses), len(group.addresses))
+            if alike and _span(earlier.edges)[1] <= begun:
+                earlier.edges += group.edges
+                break
+        else:
+            joined.append(group)
+    return joined
+
+
+def _with_rest(groups: list[Group], rest: list[Edge]) -> list[Group]:
+    """Edges without a rhythm of their own: of the only job of their addresses, else of none."""
+    left = []
+    for edge in rest:
+        near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses)]
+        if len(near) == 1:
+            near[0].edges.append(edge)
+        else:
+            left.append(edge)
+    return groups + [Group(component) for component in _components(left)]
+
+
+def _span(edges: Iterable[Edge]) -> tuple[int, int]:
+    edges = list(edges)
+    return min(int(e.begun_ns[0]) for e in edges), max(int(e.ended_ns.max()) for e in edges)
+
+
+class Idle(NamedTuple):
+    """Times in which no data of a job is in flight."""
+
+    from_ns: Ints
+    until_ns: Ints
+
+    @property
+    def lasting_ns(self) -> Ints:
+        """int64[pauses]."""
+        lasting: Ints = self.until_ns - self.from_ns
+        return lasting
+
+
+def idle_times(edges: Sequence[Edge], least_ns: int = 1) -> Idle:
+    """Pauses of at least this length between the messages of all edges, ascending."""
+    begun = np.concatenate([edge.begun_ns for edge in edges])
+    ended = np.concatenate([edge.ended_ns for edge in edges])
+    order = np.argsort(begun, kind="stable")
+    begun, ended = begun[order], np.maximum.accumulate(ended[order])
+    pauses = np.flatnonzero(begun[1:] - ended[:-1] >= least_ns)
+    return Idle(ended[:-1][pauses], begun[1:][pauses])
+
+
+def _find_steps(group: Group) -> None:
+    """Set the epochs of a job and the bounds of its steps, or the reason why it has none."""
+    parts = _epochs_of(group.edges, group.rhythm)
+    clocks: list[_Clock | None]
+    if group.rhythm is not None and group.clock is not None:
+        clocks = [_clock_of(part, group.clock, group.rhythm) for part in parts]
+    else:
+        clocks = [_bursts(part) for part in parts]
+        group.rhythm = next((clock.rhythm for clock in clocks if clock is not None), None)
+    if group.rhythm is None:
+        group.epochs = [Epoch(part, np.zeros(0, np.int64), False, None) for part in parts]
+        group.reason = _no_rhythm(group.edges)
+        return
+    boundaries = [None if clock is None else _boundary(clock) for clock in clocks]
+    known = [found for found in boundaries if found is not None and len(found.times)]
+    group.boundary = known[0].kind if known else "convention"
+    for part, clock, found in zip(parts, clocks, boundaries, strict=True):
+        bounds = np.zeros(0, np.int64) if clock is None or found is None else found.times
+        group.epochs.append(_epoch(part, bounds))
+    if sum(len(epoch.bounds_ns) for epoch in group.epochs) < FEWEST_PERIODS:
+        group.reason = "fewer than three steps in the capture"
+
+
+def _no_rhythm(edges: Sequence[Edge]) -> str:
+    messages = sum(len(edge.begun_ns) for edge in edges)
+    if messages < 2 * FEWEST_PERIODS:
+        return "too few messages"
+    return "its messages do not repeat in a regular period, or fewer than three times"
+
+
+def _epochs_of(edges: Sequence[Edge], rhythm: Rhythm | None) -> list[list[Edge]]:
+    """Edges by the times in which they are used, and cut where all of them are silent."""
+    parts: list[list[Edge]] = []
+    ended = 0
+    for edge in sorted(edges, key=lambda edge: int(edge.begun_ns[0])):
+        if not parts or int(edge.begun_ns[0]) > ended:
+            parts.append([])
+        parts[-1].append(edge)
+        ended = max(ended, int(edge.ended_ns.max()))
+    if rhythm is None:
+        return parts
+    cut: list[list[Edge]] = []
+    for part in parts:
+        silence = idle_times(part, round(SILENT_PERIODS * rhythm.period_ns))
+        limits = [0, *silence.until_ns.tolist(), 1 << 62]
+        for since, until in pairwise(limits):
+            pieces = [_between(edge, since, until) for edge in part]
+            cut.append([edge for edge in pieces if len(edge.begun_ns)])
+    return cut
+
+
+def _between(edge: Edge, since: int, until: int) -> Edge:
+    """The messages of an edge that begin in this time, and its grants since then."""
+    a, b = np.searchsorted(edge.begun_ns, (since, until))
+    c, d = np.searchsorted(edge.granted_ns, (since, until))
+    return edge._replace(
+        begun_ns=edge.begun_ns[a:b],
+        ended_ns=edge.ended_ns[a:b],
+        bytes=edge.bytes[a:b],
+        granted_ns=edge.granted_ns[c:d],
+    )
+
+
+class _Clock(NamedTuple):
+    """What counts the steps of an epoch: messages of one of its edges, or bursts of all."""
+
+    begun_ns: Ints
+    bytes: Ints | None
+    rhythm: Rhythm
+    idle: Idle
+
+
+def _clock_of(edges: Sequence[Edge], clock: Edge, rhythm: Rhythm) -> _Clock | None:
+    """The clock of an epoch: the same edge, or that of the same hosts after a restart."""
+    alike = [e for e in edges if (e.src, e.dst) == (clock.src, clock.dst)]
+    same = [e for e in alike if e.flow == clock.flow] or alike
+    if not same:
+        return None
+    edge = max(same, key=lambda edge: len(edge.begun_ns))
+    return _Clock(edge.begun_ns, edge.bytes, rhythm, idle_times(edges))
+
+
+_LEAST_PAUSES_NS: Final = tuple(20_000 << shift for shift in range(0, 12, 2))
+
+
+def _bursts(edges: Sequence[Edge]) -> _Clock | None:
+    """The rhythm of the bursts of all edges, where no edge repeats itself exactly."""
+    best: _Clock | None = None
+    for least in _LEAST_PAUSES_NS:
+        idle = idle_times(edges, least)
+        if len(idle.from_ns) < 2 * FEWEST_PERIODS:
+            break
+        begun, ended = idle.until_ns[:-1], idle.from_ns[1:]
+        rhythm = rhythm_of(begun, ended, None)
+        if rhythm is None:
+            continue
+        if best is None or rhythm.irregularity < best.rhythm.irregularity:
+            best = _Clock(begun, None, rhythm, idle)
+    return best
+
+
+class _Bounds(NamedTuple):
+    kind: Boundary
+    times: Ints
+
+
+def _boundary(clock: _Clock) -> _Bounds:
+    """Where steps begin: int64[steps + 1] ns, each at the end of a pause of the whole job."""
+    m = clock.rhythm.messages
+    pauses = _longest_pauses(clock)
+    phase = pauses.count % m
+    steps = max(1, len(clock.begun_ns) // m)
+    usual: dict[int, float] = {}
+    for at in np.unique(phase).tolist():
+        lasting = pauses.lasting_ns[phase == at]
+        if len(lasting) >= _MOST_OF * (steps - 1):
+            usual[at] = float(np.median(lasting))
+    usual = {at: ns for at, ns in usual.items() if ns >= LEAST_IDLE * clock.rhythm.period_ns}
+    marker = _after_marker(clock)
+    if marker is not None and marker in usual:
+        return _Bounds("marker", _walk(pauses, m, marker))
+    if usual:
+        longest = max(usual, key=lambda at: usual[at])
+        whole = [
+            at for at in usual if usual[at] >= usual[longest] / 2 and _ends_fit(clock, pauses, at)
+        ]
+        best = max(whole or [longest], key=lambda at: usual[at])
+        return _Bounds("longest_idle", _walk(pauses, m, best))
+    return _Bounds("convention", clock.begun_ns[::m])
+
+
+def _ends_fit(clock: _Clock, pauses: _Pauses, phase: int) -> bool:
+    """Whether the epoch begins and ends with a whole step if steps begin at this pause."""
+    m = clock.rhythm.messages
+    return phase == 0 and len(clock.begun_ns) % m == 0
+
+
+class _Pauses(NamedTuple):
+    """Pauses of a job by the number of messages of its clock before them, ascending."""
+
+    count: Ints
+    until_ns: Ints
+    lasting_ns: Ints
+
+
+def _longest_pauses(clock: _Clock) -> _Pauses:
+    """The longest pause between each two messages of the clock."""
+    idle = clock.idle
+    count, lasting = np.searchsorted(clock.begun_ns, idle.until_ns), idle.lasting_ns
+    order = np.lexsort((-lasting, count))
+    count, first = np.unique(count[order], return_index=True)
+    longest = order[first]
+    return _Pauses(count, idle.until_ns[longest], lasting[longest])
+
+
+def _after_marker(clock: _Clock) -> int | None:
+    """The number of messages, modulo the rhythm, after a single run of very small ones."""
+    m = clock.rhythm.messages
+    if clock.bytes is None or len(clock.bytes) < m:
+        return None
+    sizes = np.array([np.median(clock.bytes[at::m]) for at in range(m)])
+    small = sizes * _MARKER < sizes.max()
+    ends = np.flatnonzero(small & ~np.roll(small, -1))
+    if len(ends) != 1 or 2 * small.sum() >= m:
+        return None
+    return int(ends[0] + 1) % m
+
+
+def _walk(pauses: _Pauses, m: int, phase: int) -> Ints:
+    """The end of one pause per step; a message that is missing in the capture shifts the rest."""
+    count, near = pauses.count, max(1, m // 20)
+    at = int(np.flatnonzero(count % m == phase)[0])
+    bounds = [at]
+    while True:
+        miss = np.abs(count - (count[at] + m))
+        ahead = np.flatnonzero(miss <= near)
+        ahead = ahead[ahead > at]
+        if not len(ahead):
+            return pauses.until_ns[bounds]
+        at = int(ahead[np.lexsort((-pauses.lasting_ns[ahead], miss[ahead]))[0]])
+        bounds.append(at)
+
+
+def _epoch(edges: Sequence[Edge], bounds: Ints) -> Epoch:
+    """Add what is before the first and after the last bound, if it is a whole step."""
+    if not len(bounds):
+        return Epoch(edges, bounds, False, None)
+    first, last = _span(edges)
+    counts = _messages_between(edges, np.concatenate([[first], bounds, [last + 1]]))
+    usual = float(np.median(counts[1:-1])) if len(counts) > 2 else float(counts.max())
+    starts_whole = bool(counts[0] >= usual * _WHOLE)
+    ends_whole = bool(counts[-1] >= usual * _WHOLE)
+    whole = [[first]] if starts_whole else []
+    whole += [bounds] if ends_whole else [bounds]
+    if ends_whole:
+        whole.append([last + 1])
+    return Epoch(
+        edges,
+        np.concatenate(whole).astype(np.int64),
+        starts_whole,
+        None if ends_whole or not counts[-1] else int(bounds[-1]),
+    )
+
+
+def _messages_between(edges: Sequence[Edge], bounds: Ints) -> Ints:
+    return np.sum([np.diff(np.searchsorted(e.begun_ns, bounds)) for e in edges], axis=0)
