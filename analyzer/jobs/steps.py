@@ -26,6 +26,8 @@ SHORTEST_PERIOD_NS: Final = 1_000_000
 """Requests and responses that take turns repeat themselves, too; a training step is longer."""
 LEAST_IDLE: Final = 0.02
 """Of a step: a shorter common pause shows no boundary."""
+_LEAST_PAUSE: Final = 0.004
+"""Of a step: a shorter pause between messages separates no collectives."""
 _MARKER: Final = 64
 """A marker's messages have less than one 64th of the largest ones' payload."""
 _MOST_MESSAGES: Final = 1 << 13
@@ -80,6 +82,8 @@ class Epoch:
     """Whether the first step is complete: its messages are as many as those of the others."""
     rest_from_ns: int | None
     """Begin of messages after the last complete step, if there are some."""
+    pauses_ns: Ints
+    """Ends of the pauses of all edges that may separate collectives, ascending."""
 
 
 @dataclass
@@ -185,14 +189,14 @@ def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
 def groups_of(edges: Sequence[Edge]) -> list[Group]:
     """The jobs, in the order of their first message."""
     groups: list[Group] = []
-    for component in _components(edges):
+    for component in components(edges):
         groups += _divided(component)
     for group in groups:
         _find_steps(group)
     return sorted(groups, key=lambda group: min(int(e.begun_ns[0]) for e in group.edges))
 
 
-def _components(edges: Sequence[Edge]) -> list[list[Edge]]:
+def components(edges: Sequence[Edge]) -> list[list[Edge]]:
     """Edges that are joined by common addresses."""
     parent: dict[int, int] = {}
 
@@ -294,7 +298,7 @@ def _with_rest(groups: list[Group], rest: list[Edge]) -> list[Group]:
             near[0].edges.append(edge)
         else:
             left.append(edge)
-    return groups + [Group(component) for component in _components(left)]
+    return groups + [Group(component) for component in components(left)]
 
 
 def _span(edges: Iterable[Edge]) -> tuple[int, int]:
@@ -335,15 +339,17 @@ def _find_steps(group: Group) -> None:
         clocks = [_bursts(part) for part in parts]
         group.rhythm = next((clock.rhythm for clock in clocks if clock is not None), None)
     if group.rhythm is None:
-        group.epochs = [Epoch(part, np.zeros(0, np.int64), False, None) for part in parts]
+        group.epochs = [_without_steps(part) for part in parts]
         group.reason = _no_rhythm(group.edges)
         return
     boundaries = [None if clock is None else _boundary(clock) for clock in clocks]
     known = [found for found in boundaries if found is not None and len(found.times)]
     group.boundary = known[0].kind if known else "convention"
     for part, clock, found in zip(parts, clocks, boundaries, strict=True):
-        bounds = np.zeros(0, np.int64) if clock is None or found is None else found.times
-        group.epochs.append(_epoch(part, bounds))
+        if found is None:
+            group.epochs.append(_without_steps(part))
+        else:
+            group.epochs.append(_epoch(part, found))
     if sum(len(epoch.bounds_ns) for epoch in group.epochs) < FEWEST_PERIODS:
         group.reason = "fewer than three steps in the capture"
 
@@ -429,6 +435,7 @@ def _bursts(edges: Sequence[Edge]) -> _Clock | None:
 class _Bounds(NamedTuple):
     kind: Boundary
     times: Ints
+    pauses: Ints
 
 
 def _boundary(clock: _Clock) -> _Bounds:
@@ -442,18 +449,20 @@ def _boundary(clock: _Clock) -> _Bounds:
         lasting = pauses.lasting_ns[phase == at]
         if len(lasting) >= _MOST_OF * (steps - 1):
             usual[at] = float(np.median(lasting))
-    usual = {at: ns for at, ns in usual.items() if ns >= LEAST_IDLE * clock.rhythm.period_ns}
+    period = clock.rhythm.period_ns
+    within = clock.idle.until_ns[clock.idle.lasting_ns >= _LEAST_PAUSE * period]
+    usual = {at: ns for at, ns in usual.items() if ns >= LEAST_IDLE * period}
     marker = _after_marker(clock)
     if marker is not None and marker in usual:
-        return _Bounds("marker", _walk(pauses, m, marker))
+        return _Bounds("marker", _walk(pauses, m, marker), within)
     if usual:
         longest = max(usual, key=lambda at: usual[at])
         whole = [
             at for at in usual if usual[at] >= usual[longest] / 2 and _ends_fit(clock, pauses, at)
         ]
         best = max(whole or [longest], key=lambda at: usual[at])
-        return _Bounds("longest_idle", _walk(pauses, m, best))
-    return _Bounds("convention", clock.begun_ns[::m])
+        return _Bounds("longest_idle", _walk(pauses, m, best), within)
+    return _Bounds("convention", clock.begun_ns[::m], within)
 
 
 def _ends_fit(clock: _Clock, pauses: _Pauses, phase: int) -> bool:
@@ -508,26 +517,30 @@ def _walk(pauses: _Pauses, m: int, phase: int) -> Ints:
         bounds.append(at)
 
 
-def _epoch(edges: Sequence[Edge], bounds: Ints) -> Epoch:
+def _without_steps(edges: Sequence[Edge]) -> Epoch:
+    nothing = np.zeros(0, np.int64)
+    return Epoch(edges, nothing, False, None, nothing)
+
+
+def _epoch(edges: Sequence[Edge], found: _Bounds) -> Epoch:
     """Add what is before the first and after the last bound, if it is a whole step."""
-    if not len(bounds):
-        return Epoch(edges, bounds, False, None)
+    bounds = found.times
     first, last = _span(edges)
     counts = _messages_between(edges, np.concatenate([[first], bounds, [last + 1]]))
     usual = float(np.median(counts[1:-1])) if len(counts) > 2 else float(counts.max())
     starts_whole = bool(counts[0] >= usual * _WHOLE)
     ends_whole = bool(counts[-1] >= usual * _WHOLE)
-    whole = [[first]] if starts_whole else []
-    whole += [bounds] if ends_whole else [bounds]
-    if ends_whole:
-        whole.append([last + 1])
+    before = np.array([first] if starts_whole else [], np.int64)
+    after = np.array([last + 1] if ends_whole else [], np.int64)
     return Epoch(
         edges,
-        np.concatenate(whole).astype(np.int64),
+        np.concatenate([before, bounds, after]),
         starts_whole,
         None if ends_whole or not counts[-1] else int(bounds[-1]),
+        found.pauses,
     )
 
 
 def _messages_between(edges: Sequence[Edge], bounds: Ints) -> Ints:
-    return np.sum([np.diff(np.searchsorted(e.begun_ns, bounds)) for e in edges], axis=0)
+    between: Ints = np.sum([np.diff(np.searchsorted(e.begun_ns, bounds)) for e in edges], axis=0)
+    return between

@@ -347,9 +347,9 @@ def _acknowledge(
 
 @inlined
 def _may_grant(opcode: Int, payload: Int) -> bool:
-    """Whether a message of one packet has the form of a clear-to-send of NCCL: an RDMA WRITE of 64
-    bytes, or of up to 8 such entries, without immediate."""
-    return bool(opcode == _WRITE_ONLY and payload % 64 == 0 and 64 <= payload <= 512)
+    """Whether a message of one packet has the form of a grant of NCCL, see `decode/grants.py`: an
+    RDMA WRITE without immediate of one entry of 32 or 64 bytes, or of up to 8."""
+    return bool(opcode == _WRITE_ONLY and payload % 32 == 0 and 32 <= payload <= 512)
 
 
 @inlined
