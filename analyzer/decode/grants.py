@@ -10,7 +10,7 @@ one of LAYOUTS, with the tests that NCCL's sender itself makes before it uses an
 packet fits two layouts. Where bytes are cut off, no rank is read that another layout could put
 elsewhere.
 
-Source: `struct ncclIbSendFifo`, `ncclIbPostFifo` and `ncclIbMultiSend` of NCCL's src/transport/net_ib.
+Source: `struct ncclIbSendFifo`, `ncclIbPostFifo` and `ncclIbIsend` in NCCL's src/transport/net_ib.cc.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
     size_bytes: int
     """Of the field `size`, after the 8 bytes of `addr`."""
     rkeys: int
-    """Number of `rkeys`, after `size`: one for each device that NCCL may merge. The unused are 0."""
+    """Number of `rkeys`, after `size`: one for each device that NCCL may merge, unused ones 0."""
     nreqs: int
     """Position of the number of entries."""
     tag: int
@@ -142,7 +142,7 @@ def _fits(data: U8, at: Int, held: Int, entries: Int, layout: Ints) -> bool:
         place = 8 + size_bytes + 4 * i
         if held >= place + 4:
             key = _le32(data, at + place)
-            if key != 0 and not used or key == 0 and i == 0:
+            if (key != 0 and not used) or (key == 0 and i == 0):
                 return False
             used = key != 0
     if held >= nreqs + 4 and _le32(data, at + nreqs) != entries:

@@ -237,9 +237,9 @@ def _interleaved(tables: list[PacketTable]) -> PacketTable:
     order = np.argsort(np.concatenate([t.time_ns for t in tables]), kind="stable")
     merged = PacketTable.empty(len(order))
     for name, column in merged.columns():
-        joined = np.concatenate([getattr(table, name) for table in tables])
+        unsorted = np.concatenate([getattr(table, name) for table in tables])
         # Every index is in range; "clip" only spares numpy the check and a buffer.
-        np.take(joined, order, out=column, mode="clip")
+        np.take(unsorted, order, out=column, mode="clip")
     for name in SIDE_RECORDS:
         records = joined(tables, name)
         if records is not None:
