@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -109,11 +110,11 @@ def complete(job: Json) -> list[Json]:
 
 
 def durations(job: Json) -> dict[tuple[int, int], int]:
-    """By generation and step: time since the last message of the step before, as the taps see it."""
+    """By generation and step: time since the last message of the step before, at the taps."""
     steps = complete(job)
     return {
         (step["generation"], step["step"]): step["last_message_ns"] - before["last_message_ns"]
-        for before, step in zip(steps, steps[1:], strict=False)
+        for before, step in pairwise(steps)
         if before["generation"] == step["generation"]
     }
 
