@@ -9,7 +9,7 @@ from threading import Event
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bool, Int, Int32s, Ints, inlined, prefetch_item, subkernel
+from ...kernels.kernel import Bool, Bytes, Int, Int32s, Ints, inlined, prefetch_item, subkernel
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import ON_RECEIVED
 from .failures import (
@@ -54,7 +54,7 @@ from .model.labels import (
 )
 from .model.model import ACK, NEVER, TRIMMED, EngineResult, Model, Workload, message_of, number_of
 from .model.pause_state import new_pauses
-from .model.records import Records
+from .model.records import Records, layout, table
 from .model.rules import Choose, Rules, Strategy, choose_at, emit_at
 from .model.state import (
     Desk,
@@ -88,6 +88,8 @@ class FeedbackResult:
     """int64[F, ports]: data of each flow by the NIC port of its host."""
     evs: EvState | None
     """State of the hosts' selection at the end."""
+    passages: Records
+    """PASSAGE[n]: packets that arrived at the ends of the watched links, in order of time."""
 
 
 def run_event_driven(
@@ -103,14 +105,17 @@ def run_event_driven(
     keep_sent: bool = False,
     load_bin_ps: int = 0,
     until_ps: int | None = None,
+    watched: Bytes | None = None,
     tell: Callable[[int], None] | None = None,
     stop: Event | None = None,
 ) -> FeedbackResult:
     """Run until all messages are complete, or no event is left.
 
-    until_ps: ends runs that would retry forever; None: `_patience_ps`. The others as for
-    `run_open_loop`. UsageError for a combination that is not possible.
+    until_ps: ends runs that would retry forever; None: `_patience_ps`. watched: uint8[L], 1 for
+    links whose packets the result lists. The others as for `run_open_loop`. UsageError for a
+    combination that is not possible.
     """
+    watch = _Watch(np.zeros(0, np.uint8) if watched is None else watched)
     transport = transport or Transport()
     fixed = failures is None or strategy.static_paths
     before = [] if failures is None or fixed else failures.known_before()
@@ -161,13 +166,14 @@ def run_event_driven(
         goal += int(np.count_nonzero(in_phase))
         release(run, workload, np.flatnonzero(in_phase & workload.at_once), base)
         run, feedback, ended = _drain(
-            run, feedback, evs, functions, control, rules, goal, until_ps, tell, stop
+            run, feedback, evs, functions, control, rules, goal, until_ps, watch, tell, stop
         )
         done = run.messages["completed_ps"][in_phase]
         if run.counts["completed"][0] < goal:
             break
         base = int(done.max(initial=base))
-    result = _result(run, feedback, rules, None if rules.hosts is None else evs, len(workload.flow))
+    evs_of_hosts = None if rules.hosts is None else evs
+    result = _result(run, feedback, rules, evs_of_hosts, watch.all(feedback), len(workload.flow))
     stopped = stop is not None and stop.is_set()
     engine = replace(result.engine, out_of_time=not ended and not stopped)
     if model.pfc is not None:
@@ -200,6 +206,7 @@ def _drain(
     rules: Rules,
     goal: int,
     until_ps: int,
+    watch: _Watch,
     tell: Callable[[int], None] | None,
     stop: Event | None,
 ) -> tuple[RunState, Feedback, bool]:
@@ -217,9 +224,14 @@ def _drain(
             goal,
             until_ps,
             HOPS_AT_ONCE,
+            watch.links,
+            watch.room,
         )
         if tell is not None:
             tell(int(run.counts["hops"][0]))
+        if outcome == FULL:
+            watch.empty(feedback)
+            continue
         if outcome == GROW:
             run, feedback = _grown(run, feedback)
             continue
@@ -289,7 +301,12 @@ def _feedback(
 
 
 def _result(
-    run: RunState, feedback: Feedback, rules: Rules, evs: EvState | None, of_messages: int
+    run: RunState,
+    feedback: Feedback,
+    rules: Rules,
+    evs: EvState | None,
+    passages: Records,
+    of_messages: int,
 ) -> FeedbackResult:
     tally = fb.Tally(*feedback.tally[0].tolist())
     engine = replace(
@@ -299,7 +316,7 @@ def _result(
         timeouts=tally.timeouts,
         failed_ps=_failed_ps(feedback),
     )
-    return FeedbackResult(engine, tally, _under_way(run), feedback.ports, evs)
+    return FeedbackResult(engine, tally, _under_way(run), feedback.ports, evs, passages)
 
 
 def _failed_ps(feedback: Feedback) -> Ints:
@@ -329,8 +346,45 @@ def _under_way(run: RunState) -> int:
 # needed, in place of events for departures. Timers of hosts and changes of links are items of the
 # same calendar. Model, queues and rules are those of the open-loop driver.
 
-DONE, MORE, GROW = range(3)
-"""No event is left or the goal is reached; stopped at a limit; slots may not suffice."""
+DONE, MORE, GROW, FULL = range(4)
+"""No event is left or the goal is reached; stopped at a limit; slots may not suffice; the room for
+passages is full."""
+
+
+class Passage:
+    """A packet that arrived at the end of a watched link."""
+
+    time: int
+    link: int
+    key: int
+    """With flags (`model.py`, `feedback.py`)."""
+    stamp: int
+    """Time at which the packet, or for an ACK its data packet, left its host."""
+    trail: int
+    """As in `FeedbackSlot`; bit 0: the link lost the packet."""
+
+
+PASSAGE = layout(Passage)
+PASSAGES_AT_ONCE = 1 << 16
+
+
+class _Watch:
+    """Watched links and what has passed them."""
+
+    def __init__(self, links: Bytes) -> None:
+        self.links = links
+        self.room = table(PASSAGES_AT_ONCE if links.any() else 0, PASSAGE)
+        self._parts: list[Records] = []
+
+    def empty(self, feedback: Feedback) -> None:
+        """Make room for more."""
+        self._parts.append(self.room[: feedback.control["passages"][0]].copy())
+        feedback.control["passages"] = 0
+
+    def all(self, feedback: Feedback) -> Records:
+        """PASSAGE[n]"""
+        self.empty(feedback)
+        return np.concatenate(self._parts)
 
 
 @subkernel
@@ -345,10 +399,13 @@ def run_events(
     goal: Int,
     until_ps: Int,
     most_hops: Int,
+    watched: Bytes,
+    passages: Records,
 ) -> Int:
-    """Handle events until `goal` messages are complete. Returns DONE, MORE or GROW.
+    """Handle events until `goal` messages are complete. Returns DONE, MORE, GROW or FULL.
 
     of_rules, of_hosts, of_congestion: addresses of the functions, in the order of the lines below.
+    watched: uint8[L]. passages: PASSAGE, without room if no link is watched.
     """
     choose, emit = choose_at(of_rules[0]), emit_at(of_rules[1])
     select, on_feedback, wake = (
@@ -384,6 +441,8 @@ def run_events(
             return GROW
         if counts[0].hops >= stop_hops:
             return MORE
+        if len(passages) and control[0].passages == len(passages):
+            return FULL
         item, time = next_event(wheel)
         if item < 0:
             return DONE
@@ -452,7 +511,11 @@ def run_events(
                 out = np.int64(run.access[nic, feedback.slots[slot].echo % run.access.shape[1]])
         elif slot >= 0:
             seed = run.settings[0].seed
-            if feedback.slots[slot].trail & 1 or _fails(feedback, slots, seed, link, slot, time):
+            if _fails(feedback, slots, seed, link, slot, time):
+                feedback.slots[slot].trail |= 1
+            if len(passages) and watched[link]:
+                _note(feedback, passages, link, slot, time)
+            if feedback.slots[slot].trail & 1:
                 feedback.tally[0].lost_on_links += 1
             elif node < switches:
                 feedback.slots[slot].trail += 2
@@ -510,6 +573,18 @@ def run_events(
                 stats[out].drops += 1
         _lost(net, feedback, run.messages, slot, time)
     return DONE
+
+
+@subkernel
+def _note(feedback: Feedback, passages: Records, link: Int, slot: Int, time: Int) -> None:
+    """List a packet that arrives at the end of a watched link."""
+    at = feedback.control[0].passages
+    feedback.control[0].passages = at + 1
+    passages[at].time = time
+    passages[at].link = link
+    passages[at].key = feedback.slots[slot].key
+    passages[at].stamp = feedback.slots[slot].stamp
+    passages[at].trail = feedback.slots[slot].trail
 
 
 @inlined

@@ -124,6 +124,8 @@ class Control:
     tracks: int
     """Single packets are tracked in `packets`, `log` and `got` (not where nothing is retransmitted
     and only their number counts)."""
+    passages: int
+    """Packets of watched links that the caller of the driver has not taken yet."""
 
 
 class Tally(NamedTuple):
