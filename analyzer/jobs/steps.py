@@ -28,6 +28,8 @@ LEAST_IDLE: Final = 0.02
 """Of a step: a shorter common pause shows no boundary."""
 _LEAST_PAUSE: Final = 0.004
 """Of a step: a shorter pause between messages separates no collectives."""
+_LIKE: Final = 0.7
+"""Of the usual pause between steps: a shorter one after the last message of the clock is none."""
 _MARKER: Final = 64
 """A marker's messages have less than one 64th of the largest ones' payload."""
 _MOST_MESSAGES: Final = 1 << 13
@@ -454,14 +456,14 @@ def _boundary(clock: _Clock) -> _Bounds:
     usual = {at: ns for at, ns in usual.items() if ns >= LEAST_IDLE * period}
     marker = _after_marker(clock)
     if marker is not None and marker in usual:
-        return _Bounds("marker", _walk(pauses, m, marker), within)
+        return _Bounds("marker", _walk(_known(pauses, clock, usual[marker]), m, marker), within)
     if usual:
         longest = max(usual, key=lambda at: usual[at])
         whole = [
             at for at in usual if usual[at] >= usual[longest] / 2 and _ends_fit(clock, pauses, at)
         ]
         best = max(whole or [longest], key=lambda at: usual[at])
-        return _Bounds("longest_idle", _walk(pauses, m, best), within)
+        return _Bounds("longest_idle", _walk(_known(pauses, clock, usual[best]), m, best), within)
     return _Bounds("convention", clock.begun_ns[::m], within)
 
 
@@ -487,6 +489,13 @@ def _longest_pauses(clock: _Clock) -> _Pauses:
     count, first = np.unique(count[order], return_index=True)
     longest = order[first]
     return _Pauses(count, idle.until_ns[longest], lasting[longest])
+
+
+def _known(pauses: _Pauses, clock: _Clock, usual_ns: float) -> _Pauses:
+    """Without those after the clock's last message that are shorter than the usual boundary: they
+    lie within its last step."""
+    known = (pauses.count < len(clock.begun_ns)) | (pauses.lasting_ns >= _LIKE * usual_ns)
+    return _Pauses(*(values[known] for values in pauses))
 
 
 def _after_marker(clock: _Clock) -> int | None:

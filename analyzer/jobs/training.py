@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ...kernels.kernel import Bools, Floats, Ints, Records
+from ..measures.message_log import GrantNames
 from ..results.flow import Owner
 from ..results.jobs import (
     Cause,
@@ -39,13 +40,6 @@ _HIDDEN: Final = 0.35
 """Of a step: after a longer idle time the collectives of a step run while ranks compute on."""
 
 
-class Granted(NamedTuple):
-    """What the grants of a flow name."""
-
-    rank: int | None
-    slot_bytes: int | None
-
-
 @dataclass(frozen=True)
 class Sources:
     """What training jobs are found by."""
@@ -56,7 +50,7 @@ class Sources:
     """FLOW records."""
     addresses: Sequence[str]
     """Text of each address by its number."""
-    grants: Mapping[int, Granted]
+    grants: Mapping[int, GrantNames]
     """By the flow of the grants."""
     owners: Mapping[int, Owner]
     """By flow, as logs name them."""
@@ -144,7 +138,7 @@ class _Job:
             granted = None if edge.grants is None else self._sources.grants.get(edge.grants)
             if owner is not None and owner.ranks[0] is not None:
                 named[edge.src].add((owner.ranks[0], owner.host, "log"))
-            elif granted is not None and granted.rank is not None:
+            elif granted is not None and granted.rank >= 0:
                 named[edge.src].add((granted.rank, None, "grant"))
         ranks = []
         for address in self._group.addresses:
@@ -193,7 +187,7 @@ class _Job:
             order=[self._sources.addresses[address] for address in order],
             channels=channels,
             queue_pairs_per_connection=None if channels is None else max(1, parallel // channels),
-            slot_bytes=slots.pop() if len(slots) == 1 else None,
+            slot_bytes=slots.pop() if len(slots) == 1 and min(slots) > 0 else None,
         )
 
     # --- steps -------------------------------------------------------------------------------

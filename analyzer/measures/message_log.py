@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Int32s, Ints, Records
+from ...kernels.kernel import Array, Int32s, Ints, Records
 from ..statistics.per_flow import Kept
 
 MESSAGE: Final = np.dtype(
@@ -26,6 +26,14 @@ MOST_MESSAGES: Final = 1 << 19
 """Records kept, 40 bytes each: 21 MB. Beyond that, neighbours with the shortest gap are joined."""
 
 
+class GrantNames(NamedTuple):
+    """What all grants of a flow say alike; -1: they differ, or do not say it."""
+
+    rank: int
+    """Rank that shall send: that of the destination."""
+    slot_bytes: int
+
+
 class MessageLog:
     """Completed SENDs and WRITEs of all flows, in the order of completion."""
 
@@ -33,6 +41,8 @@ class MessageLog:
         self._most = most
         self._parts: list[Records] = []
         self._count = 0
+        self.grants: dict[int, GrantNames] = {}
+        """By flow of the grants."""
         self.joined_ns = 0
         """Messages of a flow that follow each other within this time may be one record."""
 
@@ -44,6 +54,24 @@ class MessageLog:
         self._count += len(messages)
         if self._count > self._most:
             self._shorten()
+
+    def add_grants(self, flows: Int32s, grants: Records) -> None:
+        """Take in GRANT_ROW records; flows: int32[grants]."""
+        if not len(grants):
+            return
+        order = np.argsort(flows, kind="stable")
+        numbers, first = np.unique(flows[order], return_index=True)
+        ranks = _all_alike(grants["rank"][order], first)
+        slots = _all_alike(grants["slot_bytes"][order], first)
+        for flow, rank, slot in zip(numbers.tolist(), ranks, slots, strict=True):
+            self._name(flow, GrantNames(rank, slot))
+
+    def _name(self, flow: int, names: GrantNames) -> None:
+        known = self.grants.setdefault(flow, names)
+        if known != names:
+            self.grants[flow] = GrantNames(
+                *(ours if ours == theirs else -1 for ours, theirs in zip(known, names, strict=True))
+            )
 
     def messages(self) -> Records:
         """MESSAGE records by flow, then by their first packet."""
@@ -75,6 +103,11 @@ class MessageLog:
         for part in parts:
             part["flow"] = kept.number[part["flow"]]
         self._parts, self._count = parts, sum(map(len, parts))
+        self.grants = {
+            int(kept.number[flow]): names
+            for flow, names in self.grants.items()
+            if kept.number[flow] >= 0
+        }
 
     def merge(self, other: MessageLog, flow_map: Int32s) -> None:
         """Take in the messages of another log; its flow i is our flow `flow_map[i]`."""
@@ -83,9 +116,12 @@ class MessageLog:
             renumbered = part.copy()
             renumbered["flow"] = flow_map[part["flow"]]
             self.add(renumbered)
+        for flow, names in other.grants.items():
+            self._name(int(flow_map[flow]), names)
 
 
-def durations(messages: Records) -> Ints:
-    """int64[messages]: ns from the first to the last packet."""
-    lasted: Ints = messages["ended_ns"] - messages["begun_ns"]
-    return lasted
+def _all_alike(values: Array, first: Ints) -> list[int]:
+    """The value of each group of rows that begins at `first`; -1 where they differ."""
+    least, most = np.minimum.reduceat(values, first), np.maximum.reduceat(values, first)
+    alike: list[int] = np.where(least == most, least, -1).tolist()
+    return alike

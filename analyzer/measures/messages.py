@@ -449,6 +449,8 @@ class MessageStatistics(PerFlow[MessageArrays]):
         _update(self.arrays, self._histograms.arrays, batch.rows)
         if self.log is not None:
             self.log.add(self.arrays.log[: self.arrays.used[_LOGGED]])
+            if (grants := batch.table.grants) is not None:
+                self.log.add_grants(batch.flow[grants["row"]], grants)
 
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""

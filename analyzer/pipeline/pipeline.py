@@ -3,7 +3,7 @@ diagnose, conclude."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from ..filtering.compiler import FlowName, Ranks
 from ..jobs.files import named
 from ..jobs.job import FollowedLogs, Job
 from ..jobs.join import Join, Joined
+from ..jobs.training import Sources, training_jobs
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
 from ..measures.message_log import MessageLog
@@ -26,6 +27,7 @@ from ..results.analysis import Analysis, RdmaPort
 from ..results.base import Event
 from ..results.captures import CaptureSummary, MirrorChecks
 from ..results.flow import Flow, Owner
+from ..results.jobs import TrainingJob
 from ..summary.conformance import conformance
 from ..summary.hidden import gaps_of
 from ..summary.ranks import ranks_of, with_ranks
@@ -220,6 +222,21 @@ class Pipeline:
                 owners[number] = known
         return owners
 
+    def _training_jobs(self, owners: Mapping[int, Owner]) -> list[TrainingJob]:
+        measuring, log = self.measuring, self.measuring.messages.log
+        if log is None:
+            return []
+        sources = Sources(
+            messages=log.messages(),
+            flows=measuring.tracker.flows,
+            addresses=self.registry.endpoints.texts(),
+            grants=log.grants,
+            owners=owners,
+            until_ns=measuring.clock.now_ns or 0,
+            taps=len(self.registry.taps),
+        )
+        return training_jobs(sources)
+
     # --- diagnose and conclude ---------------------------------------------------------------
 
     def glance(self) -> Summary:
@@ -290,6 +307,7 @@ class Pipeline:
             complete=complete,
             captures=captures,
             diagnosis=diagnose(case),
+            jobs=self._training_jobs(owners),
             flows=flows if options.flow_order is None else options.flow_order(flows),
             connections=with_ranks(summary.connections, flows),
             imbalance=imbalance,
