@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -54,17 +54,39 @@ class Sources:
     """By the flow of the grants."""
     owners: Mapping[int, Owner]
     """By flow, as logs name them."""
+    open_ns: Mapping[int, int]
+    """By flow: last packet of a message that is not complete."""
     until_ns: int
     """End of the captures."""
     taps: int
 
 
-def training_jobs(sources: Sources) -> list[TrainingJob]:
-    """The jobs, in the order of their first message."""
+class Slowdown(NamedTuple):
+    """Consecutive steps of a job that last longer because its transfers do."""
+
+    job: int
+    from_step: int
+    until_step: int
+    usual_ns: float
+    """What a step lasts before."""
+    cost_ns: float
+    source: str | None
+    """Address that sends or receives all messages that are slower on the wire; None: unknown."""
+
+
+class TrainingJobs(NamedTuple):
+    """All jobs, in the order of their first message, and what the network costs them."""
+
+    jobs: Sequence[TrainingJob]
+    slowdowns: Sequence[Slowdown]
+
+
+def training_jobs(sources: Sources) -> TrainingJobs:
+    """The jobs that the messages show."""
     groups = groups_of(edges_of(sources.messages, sources.flows))
-    return [
-        _Job(sources, group, number).result() for number, group in enumerate(groups)
-    ]
+    found = [_Job(sources, group, number) for number, group in enumerate(groups)]
+    jobs = [job.result() for job in found]
+    return TrainingJobs(jobs, [slow for job in found for slow in job.slowdowns])
 
 
 class _Steps(NamedTuple):
@@ -84,8 +106,10 @@ class _Steps(NamedTuple):
 class _Run(NamedTuple):
     """Consecutive steps that are slow for one reason."""
 
-    address: int
+    address: int | None
+    """None: slow transfers, and no message is slower where the taps see it."""
     cause: Cause
+    usual_ns: float
     from_step: int
     until_step: int
     cost_ns: float
@@ -102,6 +126,7 @@ class _Job:
         self._roles_differ = bool(patterns & {"pairs", "unknown"})
         self._is_ring = patterns <= {"ring"}
         self._is_exchange = patterns == {"exchange"}
+        self.slowdowns: list[Slowdown] = []
 
     def result(self) -> TrainingJob:
         """The job with its steps, if it has some."""
@@ -109,7 +134,15 @@ class _Job:
         steps = [] if group.reason else self._epochs_with_steps()
         iterations = None if group.reason else self._iterations(steps)
         runs = self._runs(steps)
-        stragglers = [self._straggler(run) for run in runs]
+        self.slowdowns = [
+            Slowdown(
+                self._number, run.from_step, run.until_step, run.usual_ns, run.cost_ns,
+                None if run.address is None else sources.addresses[run.address],
+            )
+            for run in runs
+            if run.cause == "slow_transfers"
+        ]  # fmt: skip
+        stragglers = [self._straggler(run, run.address) for run in runs if run.address is not None]
         if iterations is not None:
             iterations = self._with_waiting(iterations, steps, runs)
         flows = {edge.flow for edge in group.edges}
@@ -279,6 +312,9 @@ class _Job:
             if run.cause != "slow_transfers":
                 for step in range(run.from_step, run.until_step + 1):
                     waited[step] = waited[step][0], run.address
+            else:
+                for step in range(run.from_step, run.until_step + 1):
+                    waited[step] = waited[step][0], None
         steps = [
             replace(
                 step,
@@ -330,33 +366,33 @@ class _Job:
 
     def _runs_of(self, part: _Steps, start: int) -> list[_Run]:
         verdicts, line = part.verdicts, part.line
-        reasons: list[tuple[int, Cause] | None] = []
+        reasons: list[tuple[int | None, Cause] | None] = []
         for step in range(len(part.last_ns)):
             blame = verdicts.blamed[step]
             if blame is not None:
                 reasons.append((line.ranks[blame.rank], blame.cause))
-            elif verdicts.network[step] and (source := self._slow_source(part, step)) is not None:
-                reasons.append((source, "slow_transfers"))
+            elif verdicts.network[step]:
+                reasons.append((self._slow_source(part, step), "slow_transfers"))
             else:
                 reasons.append(None)
         if not verdicts.slow.any() and (late := self._late_all_along(part)) is not None:
             last = start + len(part.last_ns) - 1
             waits = np.nan_to_num(line.waits, nan=0.0).sum(axis=1)
-            return [_Run(late, "late_data", start, last, float(waits.sum()))]
+            usual = verdicts.usual_ns
+            return [_Run(late, "late_data", usual, start, last, float(waits.sum()))]
         runs: list[_Run] = []
-        at = 0
-        while at < len(reasons):
-            reason, first = reasons[at], at
-            if reason is None:
-                at += 1
-                continue
-            causes: Counter[Cause] = Counter()
-            while at < len(reasons) and reasons[at] is not None and reasons[at][0] == reason[0]:  # type: ignore[index]
-                causes[reasons[at][1]] += 1  # type: ignore[index]
-                at += 1
-            cost = float(np.nansum(part.durations[first:at] - _usual_before(part, first)))
-            cause = causes.most_common(1)[0][0]
-            runs.append(_Run(reason[0], cause, start + first, start + at - 1, cost))
+        first = 0
+        for reason, together in groupby(reasons, key=_alike):
+            entries = list(together)
+            count = len(entries)
+            if reason is not None:
+                causes = [entry[1] for entry in entries if entry is not None]
+                usual = _usual_before(part, first)
+                cost = float(np.nansum(part.durations[first : first + count] - usual))
+                cause = Counter(causes).most_common(1)[0][0]
+                until = start + first + count - 1
+                runs.append(_Run(reason[0], cause, usual, start + first, until, cost))
+            first += count
         return runs
 
     def _slow_source(self, part: _Steps, step: int) -> int | None:
@@ -387,10 +423,10 @@ class _Job:
         often = np.mean(np.argmax(late, axis=1) == rank)
         return line.ranks[rank] if usually[rank] >= least and often >= 0.7 else None
 
-    def _straggler(self, run: _Run) -> Straggler:
+    def _straggler(self, run: _Run, address: int) -> Straggler:
         return Straggler(
-            address=self._sources.addresses[run.address],
-            rank=self._rank_of(run.address),
+            address=self._sources.addresses[address],
+            rank=self._rank_of(address),
             from_step=run.from_step,
             until_step=run.until_step,
             wait_ns=max(0, int(run.cost_ns)),
@@ -441,7 +477,8 @@ class _Job:
         """The ranks that were the first to fall silent, if the others went on for a while."""
         last: dict[int, int] = {}
         for edge in epoch.edges:
-            last[edge.src] = max(last.get(edge.src, 0), int(edge.ended_ns.max()))
+            sends = max(int(edge.ended_ns.max()), self._sources.open_ns.get(edge.flow, 0))
+            last[edge.src] = max(last.get(edge.src, 0), sends)
             if len(edge.granted_ns):
                 last[edge.dst] = max(last.get(edge.dst, 0), int(edge.granted_ns[-1]))
         ordered = sorted(last, key=lambda address: last[address])
@@ -453,6 +490,11 @@ class _Job:
         if gaps[widest] < 0.1 * self._group.rhythm.period_ns or 2 * len(first) > len(ordered):
             return []
         return [MissingRank(self._sources.addresses[a], self._rank_of(a)) for a in first]
+
+
+def _alike(reason: tuple[int | None, Cause] | None) -> tuple[int | None, bool] | None:
+    """Steps of one run: grants that are late in some of them make no other run."""
+    return None if reason is None else (reason[0], reason[1] == "slow_transfers")
 
 
 _MOST_SIZES: Final = 8

@@ -452,6 +452,12 @@ class MessageStatistics(PerFlow[MessageArrays]):
             if (grants := batch.table.grants) is not None:
                 self.log.add_grants(batch.flow[grants["row"]], grants)
 
+    def open_ns(self) -> dict[int, int]:
+        """By flow: time of the last packet of the message that it sends, if it is not complete."""
+        growing = self.arrays.current[: self.known_flows]
+        flows = np.flatnonzero(growing["open"])
+        return dict(zip(flows.tolist(), growing["ended"][flows].tolist(), strict=True))
+
     def keep(self, kept: Kept) -> None:
         """Only these flows stay."""
         super().keep(kept)

@@ -18,7 +18,7 @@ from ..filtering.compiler import FlowName, Ranks
 from ..jobs.files import named
 from ..jobs.job import FollowedLogs, Job
 from ..jobs.join import Join, Joined
-from ..jobs.training import Sources, training_jobs
+from ..jobs.training import Sources, TrainingJobs, training_jobs
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
 from ..measures.message_log import MessageLog
@@ -27,7 +27,6 @@ from ..results.analysis import Analysis, RdmaPort
 from ..results.base import Event
 from ..results.captures import CaptureSummary, MirrorChecks
 from ..results.flow import Flow, Owner
-from ..results.jobs import TrainingJob
 from ..summary.conformance import conformance
 from ..summary.hidden import gaps_of
 from ..summary.ranks import ranks_of, with_ranks
@@ -222,16 +221,17 @@ class Pipeline:
                 owners[number] = known
         return owners
 
-    def _training_jobs(self, owners: Mapping[int, Owner]) -> list[TrainingJob]:
+    def _training_jobs(self, owners: Mapping[int, Owner]) -> TrainingJobs:
         measuring, log = self.measuring, self.measuring.messages.log
         if log is None:
-            return []
+            return TrainingJobs([], [])
         sources = Sources(
             messages=log.messages(),
             flows=measuring.tracker.flows,
             addresses=self.registry.endpoints.texts(),
             grants=log.grants,
             owners=owners,
+            open_ns=measuring.messages.open_ns(),
             until_ns=measuring.clock.now_ns or 0,
             taps=len(self.registry.taps),
         )
@@ -284,6 +284,7 @@ class Pipeline:
         mrc = None if summary.mrc is None else summary.mrc.whole(self.uses_outer_labels())
         imbalance = summary.imbalance()
         hops, losses, clocks = summary.hops()
+        jobs = self._training_jobs(owners)
         case = Case(
             measuring=measuring,
             registry=registry,
@@ -300,6 +301,7 @@ class Pipeline:
             filtered=filtered or measuring.ended.in_part,
             dscp_priority=options.dscp_priority,
             failed_in_logs=joined.failed,
+            training=jobs,
         )
         checks = measuring.conformance
         return Analysis(
@@ -307,7 +309,7 @@ class Pipeline:
             complete=complete,
             captures=captures,
             diagnosis=diagnose(case),
-            jobs=self._training_jobs(owners),
+            jobs=list(jobs.jobs),
             flows=flows if options.flow_order is None else options.flow_order(flows),
             connections=with_ranks(summary.connections, flows),
             imbalance=imbalance,
