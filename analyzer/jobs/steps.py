@@ -10,7 +10,7 @@ before the optimizer runs), else at the longest idle time that every step has.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Floats, Ints, Records
-from ..results.jobs import Boundary
+from ...kernels.kernel import Ints, Records
+from ..results.jobs import Boundary, Pattern
 
 FEWEST_PERIODS: Final = 3
 SHORTEST_PERIOD_NS: Final = 1_000_000
@@ -32,6 +32,9 @@ _LIKE: Final = 0.7
 """Of the usual pause between steps: a shorter one after the last message of the clock is none."""
 _MARKER: Final = 64
 """A marker's messages have less than one 64th of the largest ones' payload."""
+_NO_JOB: Final = (
+    "no grants of NCCL, and no ring, tree or exchange with a pause that all its queue pairs share"
+)
 _MOST_MESSAGES: Final = 1 << 13
 """Of a flow: its rhythm is looked for in the first ones."""
 _LAGS: Final = 48
@@ -192,10 +195,52 @@ def groups_of(edges: Sequence[Edge]) -> list[Group]:
     """The jobs, in the order of their first message."""
     groups: list[Group] = []
     for component in components(edges):
-        groups += _divided(component)
-    for group in groups:
-        _find_steps(group)
-    return sorted(groups, key=lambda group: min(int(e.begun_ns[0]) for e in group.edges))
+        doubtful: list[Edge] = []
+        for group in _divided(component):
+            _find_steps(group)
+            if group.reason is None and _is_doubtful(group):
+                doubtful += group.edges
+            else:
+                groups.append(group)
+        for part in components(doubtful):
+            groups.append(Group(part, epochs=[_without_steps(part)], reason=_NO_JOB))
+    return sorted(groups, key=lambda group: _span(group.edges)[0])
+
+
+def _is_doubtful(group: Group) -> bool:
+    """Whether nothing but its rhythm says that this is a training job: any application that sends
+    at a steady rate has one."""
+    if any(edge.grants is not None for edge in group.edges):
+        return False
+    if group.boundary == "convention" or len(group.addresses) < 3:
+        return True
+    return shape_of([(edge.src, edge.dst) for edge in group.edges])[0] == "unknown"
+
+
+def shape_of(pairs: Iterable[tuple[int, int]]) -> tuple[Pattern, list[int]]:
+    """The pattern of (sender, receiver) pairs that are connected, and the addresses in order."""
+    pairs = sorted(set(pairs))
+    following: dict[int, list[int]] = defaultdict(list)
+    for src, dst in pairs:
+        following[src].append(dst)
+    addresses = sorted({end for pair in pairs for end in pair})
+    count = len(addresses)
+    both = set(pairs) == {(dst, src) for src, dst in pairs}
+    if count >= 2 and len(pairs) == count and all(len(following[a]) == 1 for a in addresses):
+        order, at = [addresses[0]], following[addresses[0]][0]
+        while at != order[0] and len(order) < count:
+            order.append(at)
+            at = following[at][0]
+        if len(order) == count and at == order[0]:
+            return "ring", order
+    if count >= 3 and len(pairs) == count * (count - 1):
+        return "exchange", addresses
+    if both and len(pairs) == 2 * (count - 1) and count >= 3:
+        degrees = Counter(src for src, _ in pairs)
+        return ("pairs" if max(degrees.values()) <= 2 else "tree"), addresses
+    if count == 2:
+        return "pairs", addresses
+    return "unknown", addresses
 
 
 def components(edges: Sequence[Edge]) -> list[list[Edge]]:
@@ -347,7 +392,7 @@ def _find_steps(group: Group) -> None:
     boundaries = [None if clock is None else _boundary(clock) for clock in clocks]
     known = [found for found in boundaries if found is not None and len(found.times)]
     group.boundary = known[0].kind if known else "convention"
-    for part, clock, found in zip(parts, clocks, boundaries, strict=True):
+    for part, found in zip(parts, boundaries, strict=True):
         if found is None:
             group.epochs.append(_without_steps(part))
         else:

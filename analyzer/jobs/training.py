@@ -23,11 +23,20 @@ from ..results.jobs import (
     JobRank,
     JobStep,
     MissingRank,
-    Pattern,
     Straggler,
     TrainingJob,
 )
-from .steps import SILENT_PERIODS, Edge, Epoch, Group, components, edges_of, groups_of, idle_times
+from .steps import (
+    SILENT_PERIODS,
+    Edge,
+    Epoch,
+    Group,
+    components,
+    edges_of,
+    groups_of,
+    idle_times,
+    shape_of,
+)
 from .waiting import COSTLY, Timeline, Verdicts, judge, timeline
 
 _SLOWER: Final = 1.3
@@ -214,7 +223,7 @@ class _Job:
         }
         channels = granted.most_common(1)[0][1] if granted else None
         parallel = pairs.most_common(1)[0][1]
-        pattern, order = _shape(list(pairs))
+        pattern, order = shape_of(list(pairs))
         return JobGroup(
             pattern=pattern,
             order=[self._sources.addresses[address] for address in order],
@@ -402,7 +411,9 @@ class _Job:
             return None
         with np.errstate(invalid="ignore", divide="ignore"):
             slower = np.nan_to_num(moving[step] / np.median(moving[fine], axis=0), posinf=0.0)
-        slow = [edge for edge, times in zip(part.epoch.edges, slower, strict=True) if times >= _SLOWER]
+        slow = [
+            edge for edge, times in zip(part.epoch.edges, slower, strict=True) if times >= _SLOWER
+        ]
         if not slow:
             return None
         receivers, senders = {edge.dst for edge in slow}, {edge.src for edge in slow}
@@ -513,31 +524,6 @@ def _letters(number: int) -> str:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None or np.isnan(value) else int(value)
-
-
-def _shape(pairs: Sequence[tuple[int, int]]) -> tuple[Pattern, list[int]]:
-    """The pattern of (sender, receiver) pairs that are connected, and the addresses in order."""
-    following: dict[int, list[int]] = defaultdict(list)
-    for src, dst in pairs:
-        following[src].append(dst)
-    addresses = sorted({end for pair in pairs for end in pair})
-    count = len(addresses)
-    both = set(pairs) == {(dst, src) for src, dst in pairs}
-    if count >= 2 and len(pairs) == count and all(len(following[a]) == 1 for a in addresses):
-        order, at = [addresses[0]], following[addresses[0]][0]
-        while at != order[0] and len(order) < count:
-            order.append(at)
-            at = following[at][0]
-        if len(order) == count and at == order[0]:
-            return "ring", order
-    if count >= 3 and len(pairs) == count * (count - 1):
-        return "exchange", addresses
-    if both and len(pairs) == 2 * (count - 1) and count >= 3:
-        degrees = Counter(src for src, _ in pairs)
-        return ("pairs" if max(degrees.values()) <= 2 else "tree"), addresses
-    if count == 2:
-        return "pairs", addresses
-    return "unknown", addresses
 
 
 def _ends(epoch: Epoch) -> tuple[Ints, Ints]:

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Floats, Ints
+from ...kernels.kernel import Bools, Floats, Ints
 from ..results.jobs import Cause
-from .steps import Edge, Epoch, Group
+from .steps import Edge, Epoch
 
 COSTLY: Final = 0.035
 """Of a step: a delay below that is the ordinary jitter of computing."""
@@ -90,7 +90,10 @@ def timeline(epoch: Epoch) -> Timeline:
     shape = steps, count, len(ranks)
     arrival, ready, granted = (np.full(shape, np.nan) for _ in range(3))
     end = np.full(shape[:2], np.nan)
-    first_data, last_data = np.full((steps, len(ranks)), np.nan), np.full((steps, len(ranks)), np.nan)
+    first_data, last_data = (
+        np.full((steps, len(ranks)), np.nan),
+        np.full((steps, len(ranks)), np.nan),
+    )
     moving = np.full((steps, len(edges)), np.nan)
     place = {rank: at for at, rank in enumerate(ranks)}
     for e, (edge, at, part) in enumerate(zip(edges, sent, parts, strict=True)):

@@ -76,9 +76,7 @@ def _waited_for(case: Case, job: TrainingJob, straggler: Straggler) -> Finding:
     steps = f"in step {first}" if first == last else f"in steps {first} to {last}"
     goes_on = last == len(_steps(job)) - 1
     usual = _usual_ns(case, job, straggler)
-    flows = {
-        flow: 0 for flow in job.flows if case.flows[flow].src == straggler.address
-    }
+    flows = {flow: 0 for flow in job.flows if case.flows[flow].src == straggler.address}
     who = rank_name(straggler.address, straggler.rank)
     found = finding(
         case,
