@@ -489,7 +489,7 @@ def _boundary(clock: _Clock) -> _Bounds:
     """Where steps begin: int64[steps + 1] ns, each at the end of a pause of the whole job."""
     m = clock.rhythm.messages
     pauses = _longest_pauses(clock)
-    phase = pauses.count % m
+    phase = pauses.sent % m
     steps = max(1, len(clock.begun_ns) // m)
     usual: dict[int, float] = {}
     for at in np.unique(phase).tolist():
@@ -521,7 +521,7 @@ def _ends_fit(clock: _Clock, pauses: _Pauses, phase: int) -> bool:
 class _Pauses(NamedTuple):
     """Pauses of a job by the number of messages of its clock before them, ascending."""
 
-    count: Ints
+    sent: Ints
     until_ns: Ints
     lasting_ns: Ints
 
@@ -539,7 +539,7 @@ def _longest_pauses(clock: _Clock) -> _Pauses:
 def _known(pauses: _Pauses, clock: _Clock, usual_ns: float) -> _Pauses:
     """Without those after the clock's last message that are shorter than the usual boundary: they
     lie within its last step."""
-    known = (pauses.count < len(clock.begun_ns)) | (pauses.lasting_ns >= _LIKE * usual_ns)
+    known = (pauses.sent < len(clock.begun_ns)) | (pauses.lasting_ns >= _LIKE * usual_ns)
     return _Pauses(*(values[known] for values in pauses))
 
 
@@ -558,7 +558,7 @@ def _after_marker(clock: _Clock) -> int | None:
 
 def _walk(pauses: _Pauses, m: int, phase: int) -> Ints:
     """The end of one pause per step; a message that is missing in the capture shifts the rest."""
-    count, near = pauses.count, max(1, m // 20)
+    count, near = pauses.sent, max(1, m // 20)
     at = int(np.flatnonzero(count % m == phase)[0])
     bounds = [at]
     while True:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -174,7 +174,9 @@ class _Job:
 
     def _named_ranks(self) -> list[JobRank]:
         """Ranks by address: from logs, else from the grants that the address gets."""
-        named: dict[int, set[tuple[int | None, str | None, str | None]]] = defaultdict(set)
+        named: dict[int, set[tuple[int | None, str | None, Literal["grant", "log"] | None]]] = (
+            defaultdict(set)
+        )
         for edge in self._group.edges:
             owner = self._sources.owners.get(edge.flow)
             granted = None if edge.grants is None else self._sources.grants.get(edge.grants)

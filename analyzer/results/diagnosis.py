@@ -15,7 +15,8 @@ Kind = Literal[
     "incast", "collision", "polarisation", "rehash", "link-down", "spraying", "reordering",
     "duplication", "corruption", "stalled", "receiver-not-ready", "fatal-nak",
     "timeout-recovery", "retry-storm", "dscp-mismatch", "mtu-mismatch", "pause", "mrc-path",
-    "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock", "delay-step", "straggler", "hang",
+    "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock", "delay-step",
+    "straggler", "hang",
 ]  # fmt: skip
 """Kinds of findings; docs/diagnosis.md defines each."""
 Severity = Literal["critical", "warning", "note"]
