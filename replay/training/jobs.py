@@ -16,9 +16,9 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import Options, parse_spec
 from ...analyzer.words import choices
-from .graph import MOST_PS
+from ..jobs.graph import MOST_PS
+from ..jobs.tasks import PLACEMENTS, SPREAD
 from .nccl import Channels, Nccl, pairs, ring, tree, uneven
-from .tasks import PLACEMENTS, SPREAD
 
 KINDS: Final = ("ddp", "fsdp", "pipeline", "moe")
 ALGORITHMS: Final = ("ring", "tree")
