@@ -83,6 +83,11 @@ class Run:
         return int(self.ends[generation.first_node + node])
 
 
+def hosts_needed(plans: Sequence[Plan]) -> int:
+    """Hosts of a fabric on which all jobs fit."""
+    return sum(plan.ranks for plan in plans if plan.beside is None)
+
+
 def hosts_of(plans: Sequence[Plan], fabric: Fabric, seed: int) -> list[Int32s]:
     """The hosts of the ranks of each job. UsageError if they do not fit."""
     free, placed = FreeHosts(fabric), dict[str, Int32s]()

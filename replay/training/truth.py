@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,14 +11,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from ...kernels.kernel import Array, Ints
+from ..generate.pcap_writer import file_header
 from ..generate.queue_pairs import START_NS
 from ..packets.failures import LinkEvent
 from ..packets.model.model import ACK
 from .faults import PS, Faults, LinkFault, Tap
-from .frames import message_and_number
+from .frames import Seen, message_and_number, records
 from .jobs import Plan
 from .nccl import DATA, Collective
 from .run import (
+    PAYLOAD,
     Generation,
     Run,
     Settings,
@@ -58,6 +59,22 @@ class Made(NamedTuple):
     views: list[TapView]
     wire: Wire
     truth: Json
+
+    def captures(self) -> dict[str, Seen]:
+        """The packets of each tap by its name."""
+        return {view.tap.name: view.seen for view in self.views}
+
+    def at_all_taps(self) -> Seen:
+        """The packets of all taps in one capture."""
+        columns = (np.concatenate(column) for column in zip(*self.captures().values(), strict=True))
+        seen = Seen(*columns)
+        order = np.argsort(seen.time_ns, kind="stable")
+        return Seen(*(column[order] for column in seen))
+
+    def pcap(self, seen: Seen, snap: int) -> Iterator[bytes]:
+        """A pcap file; snap: bytes kept per frame."""
+        yield file_header(snap)
+        yield from records(seen, self.wire.flows, self.wire.messages, PAYLOAD, snap)
 
 
 def make(
@@ -359,13 +376,13 @@ class _Truth:
                 ends = _text(flows.src[number]), _text(flows.dst[number])
                 data = (flow == number) & ~answer
                 own = np.unique(message[data & last])
-                _add(
-                    at,
-                    (*ends, int(flows.dest_qp[number])),
-                    int(data.sum()),
-                    len(own),
-                    int(messages.size[own].sum()),
+                held = np.minimum(
+                    PAYLOAD, messages.size[message[data]] - view.seen.number[data] * PAYLOAD
                 )
+                _add(
+                    at, (*ends, int(flows.dest_qp[number])), int(data.sum()), len(own),
+                    int(held.sum()),
+                )  # fmt: skip
                 answers = int(((flow == number) & answer).sum())
                 _add(at, (ends[1], ends[0], int(flows.ack_qp[number])), answers, 0, 0)
             for ends_of, flow_of in at.items():
@@ -422,8 +439,3 @@ def _text(address: Array) -> str:
 
 def _ns(time_ps: int) -> int:
     return START_NS + time_ps // PS
-
-
-def as_json(truth: Json) -> bytes:
-    """The text of truth.json: a line per record."""
-    return json.dumps(truth, indent=1).encode() + b"\n"
