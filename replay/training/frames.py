@@ -8,12 +8,12 @@ zeros.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
+from ...kernels.kernel import Bools, Bytes, Int32s, Ints
 from ...kernels.records import NamedTuple
 from ..generate.queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, RETH, UDP
 from ..packets.hosts.feedback import CNP, FORTH
@@ -34,6 +34,19 @@ _NAK_SEQUENCE: Final = 0x60
 _CREDITS_INVALID: Final = 0x1F
 _AT_ONCE: Final = 1 << 16
 _RECORD: Final = 16
+
+
+GRANTS: Final[Mapping[str, np.dtype[np.void]]] = {
+    "2.26": np.dtype(
+        [("address", "<u8"), ("size", "<u8"), ("keys", "<u4", (4,)), ("requests", "<u4"),
+         ("tag", "<u4"), ("index", "<u8")]
+    ),
+    "2.20": np.dtype(
+        [("address", "<u8"), ("size", "<i4"), ("keys", "<u4", (2,)), ("requests", "<u4"),
+         ("tag", "<u4"), ("padding", "<u4"), ("index", "<u8")]
+    ),
+}  # fmt: skip
+"""Bodies of clear-to-send by the first version of NCCL that has them."""
 
 
 class Flows(NamedTuple):
@@ -78,12 +91,7 @@ def grant_body(
     """uint8[n, 64]: the body of clear-to-send. layout: a version of NCCL; rank: of the peer that
     shall send; number: of the message, from 0."""
     n = len(address)
-    wide = layout == "2.26"
-    fields = [("address", "<u8"), ("size", "<u8" if wide else "<i4")]
-    fields += [("keys", "<u4", (4 if wide else 2,)), ("requests", "<u4"), ("tag", "<u4")]
-    fields += [] if wide else [("padding", "<u4")]
-    fields += [("index", "<u8")]
-    rows: Array = np.zeros(n, np.dtype(fields))  # type: ignore[arg-type]
+    rows = np.zeros(n, GRANTS[layout])
     rows["address"], rows["size"] = address, size
     rows["keys"][:, 0] = key
     rows["requests"], rows["tag"], rows["index"] = 1, rank, number + 1
@@ -117,21 +125,36 @@ class Seen(NamedTuple):
     """uint8[n, 6]: Ethernet addresses of the link."""
     target: Bytes
 
+    def take(self, rows: Ints | slice) -> Seen:
+        """Some of the rows."""
+        return Seen._make(column[rows] for column in self)
 
-def identifications(flow: Ints, key: Ints, stamp: Ints) -> Ints:
-    """int64[n], 16 bits: the packets of each flow and direction count in the order in which they
-    leave; the same packet at several taps has the same number."""
-    side = 2 * flow + ((key & ACK) != 0)
+
+def identifications(way: Ints, key: Ints, stamp: Ints, time: Ints) -> Ints:
+    """int64[n], 16 bits: of packets that pass taps at a time. A queue pair numbers what it sends,
+    requests and ACKs, in the order in which they pass their first tap; a packet keeps its number
+    at all taps. way: number of the sending queue pair; key, stamp: tell its packets apart."""
     kind = key & ~np.int64(MARKED)
-    order = np.lexsort((kind, stamp, side))
-    columns = np.stack([side, stamp, kind])[:, order]
-    new = np.append(True, (columns[:, 1:] != columns[:, :-1]).any(0))
-    count = np.cumsum(new)
-    starts = np.append(True, columns[0, 1:] != columns[0, :-1])
-    first = count[np.flatnonzero(starts)][np.cumsum(starts) - 1]
-    numbers = np.empty(len(flow), np.int64)
-    numbers[order] = count - first + 1
-    return numbers & 0xFFFF
+    packet = _groups(way, kind, stamp)
+    first = np.full(int(packet.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, packet, time)
+    way_of = np.empty(len(first), np.int64)
+    way_of[packet] = way
+    order = np.lexsort((first, way_of))
+    starts = np.searchsorted(way_of[order], way_of[order])
+    numbers = np.empty(len(first), np.int64)
+    numbers[order] = np.arange(len(order)) - starts + 1
+    return numbers[packet] & 0xFFFF
+
+
+def _groups(*columns: Ints) -> Ints:
+    """int64[n]: equal rows have the same number, from 0."""
+    order = np.lexsort(columns)
+    rows = np.stack(columns)[:, order]
+    new = np.append(True, (rows[:, 1:] != rows[:, :-1]).any(0))[: len(order)]
+    groups = np.empty(len(order), np.int64)
+    groups[order] = np.cumsum(new) - 1
+    return groups
 
 
 def hops_of(key: Ints, trail: Ints) -> Ints:
@@ -149,7 +172,7 @@ def records(
 ) -> Iterator[bytes]:
     """The records of a pcap file. snap: bytes kept per frame."""
     for begin in range(0, len(seen.time_ns), _AT_ONCE):
-        part = Seen(*(column[begin : begin + _AT_ONCE] for column in seen))
+        part = seen.take(slice(begin, begin + _AT_ONCE))
         yield _records(part, flows, messages, payload, snap)
 
 

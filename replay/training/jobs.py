@@ -18,7 +18,7 @@ from ...analyzer.spec import Options, parse_spec
 from ...analyzer.words import choices
 from ..jobs.graph import MOST_PS
 from ..jobs.tasks import PLACEMENTS, SPREAD
-from .nccl import Channels, Nccl, pairs, ring, tree, uneven
+from .nccl import Channels, Kind, Nccl, pairs, ring, tree, uneven
 
 KINDS: Final = ("ddp", "fsdp", "pipeline", "moe")
 ALGORITHMS: Final = ("ring", "tree")
@@ -334,11 +334,10 @@ class _Fsdp(_Trainer):
                 after = {rank: list(self.gpu[rank]) for rank in self.every}
                 self._ring("reduce_scatter", size, after)
 
-    def _ring(self, kind: str, size: int, after: Mapping[int, list[int]]) -> dict[int, int]:
-        which = "all_gather" if kind == "all_gather" else "reduce_scatter"
-        programs = ring(self.nccl, self.world, which, size)
+    def _ring(self, kind: Kind, size: int, after: Mapping[int, list[int]]) -> dict[int, int]:
+        programs = ring(self.nccl, self.world, kind, size)
         ready = {rank: [*after[rank], *self.stream[rank]] for rank in self.every}
-        ends = self.nccl.run(which, self.world.name, size, programs, ready, self._launched())
+        ends = self.nccl.run(kind, self.world.name, size, programs, ready, self._launched())
         self._follow(ends)
         return ends
 

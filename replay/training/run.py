@@ -19,7 +19,7 @@ from ..jobs.tasks import FreeHosts
 from ..packets.event_driven import run_event_driven
 from ..packets.failures import Failures, LinkEvent
 from ..packets.hosts.transport import Transport
-from ..packets.model.model import Edges, Model, Workload, earliest
+from ..packets.model.model import ACK, Edges, Model, Workload, earliest
 from ..packets.model.records import Records
 from ..strategies.registry import parse_packet_strategy
 from .faults import PS, Faults, Tap, all_cables
@@ -280,7 +280,9 @@ def wire_of(generations: list[Generation], offered: OfferedJobs, settings: Setti
     flows = Flows(
         fabric.addresses.packed(workload.src)[:, 12:],
         fabric.addresses.packed(workload.dst)[:, 12:],
-        *flow_ends,
+        flow_ends[0],
+        flow_ends[1],
+        flow_ends[2],
         chance.integers(0, 1 << 24, len(workload.src)),
     )
     first = workload.flow_start[workload.flow]
@@ -338,8 +340,9 @@ def at_taps(run: Run, wire: Wire, taps: Sequence[Tap], fabric: Fabric) -> list[T
     every, message, number = every[real], message[real], number[real]
     if not len(every):
         raise UsageError("--taps: no packet passes them")
-    flow = wire.messages.flow[message].astype(np.int64)
-    ids = identifications(flow, every["key"], every["stamp"])
+    ways, key = _ways(wire.flows), every["key"]
+    way = ways[wire.messages.flow[message], ((key & ACK) != 0).astype(np.int64)]
+    ids = identifications(way, key, every["stamp"], every["time"])
     addresses = _ethernet(fabric)
     views = []
     for tap in taps:
@@ -364,6 +367,19 @@ def at_taps(run: Run, wire: Wire, taps: Sequence[Tap], fabric: Fabric) -> list[T
         )
         views.append(TapView(tap, seen, every["trail"][rows] & 1))
     return views
+
+
+def _ways(flows: Flows) -> Ints:
+    """int64[F, 2]: numbers of the queue pairs that send the requests and the ACKs of flows."""
+    ends = [
+        np.concatenate([a, b, qp[:, None].astype(np.int64)], 1)
+        for a, b, qp in (
+            (flows.src, flows.dst, flows.dest_qp),
+            (flows.dst, flows.src, flows.ack_qp),
+        )
+    ]
+    _, way = np.unique(np.concatenate(ends), axis=0, return_inverse=True)
+    return way.reshape(2, -1).T
 
 
 def _ethernet(fabric: Fabric) -> Bytes:

@@ -66,10 +66,9 @@ class Made(NamedTuple):
 
     def at_all_taps(self) -> Seen:
         """The packets of all taps in one capture."""
-        columns = (np.concatenate(column) for column in zip(*self.captures().values(), strict=True))
-        seen = Seen(*columns)
-        order = np.argsort(seen.time_ns, kind="stable")
-        return Seen(*(column[order] for column in seen))
+        columns = zip(*self.captures().values(), strict=True)
+        seen = Seen._make(np.concatenate(column) for column in columns)
+        return seen.take(np.argsort(seen.time_ns, kind="stable"))
 
     def pcap(self, seen: Seen, snap: int) -> Iterator[bytes]:
         """A pcap file; snap: bytes kept per frame."""
