@@ -33,6 +33,7 @@ COMMON: Final[Mapping[str, str]] = {
     "slice": "32KiB",
     "channels": "1",
     "qps": "1",
+    "nics": "1",
     "jitter": "1%",
     "pauses": "0%",
     "launch": "40%",
@@ -75,6 +76,8 @@ class Plan:
     slot: int
     channels: int
     queue_pairs: int
+    nics: int
+    """Ranks of a host, each with an interface; tensor parallelism keeps them in step."""
     jitter: float
     pauses: float
     launch: float
@@ -111,6 +114,7 @@ def parse_plan(text: str, number: int) -> Plan:
         slot=max(64, o.size("slice")),
         channels=o.whole("channels", "", 1, 32),
         queue_pairs=o.whole("qps", "", 1, 64),
+        nics=o.whole("nics", "", 1, 16),
         jitter=o.share("jitter"),
         pauses=o.share("pauses"),
         launch=o.share("launch"),
@@ -123,6 +127,10 @@ def parse_plan(text: str, number: int) -> Plan:
         raise UsageError("job: compute is above 0 and at most an hour over all steps")
     if kind == "pipeline" and plan.ranks % o.whole("stages", "", 2, plan.ranks):
         raise UsageError(f"job: stages={o['stages']} does not divide ranks={plan.ranks}")
+    if plan.nics > 1 and kind == "pipeline":
+        raise UsageError("job: nics is for kind=ddp, fsdp and moe")
+    if plan.ranks % plan.nics or (plan.nics > 1 and plan.ranks < 2 * plan.nics):
+        raise UsageError(f"job: ranks={plan.ranks} are no two or more hosts of nics={plan.nics}")
     return plan
 
 
@@ -202,7 +210,13 @@ class _Trainer:
         """Latest launch of each rank; lists of one node or none, like the next two."""
         self.gpu: dict[int, list[int]] = {rank: [] for rank in self.every}
         self.stream: dict[int, list[int]] = {rank: [] for rank in self.every}
-        self.world = self.channels("world", self.every)
+        nics = plan.nics
+        self.hosts = [self.every[at : at + nics] for at in range(0, plan.ranks, nics)]
+        self.rails = [
+            self.channels("world" if nics == 1 else f"rail{nic}", self.every[nic::nics])
+            for nic in range(nics)
+        ]
+        """Groups that reduce: of the n-th interface of every host."""
 
     def channels(self, name: str, members: tuple[int, ...], slot: int | None = None) -> Channels:
         return Channels(name, members, self.plan.channels, slot or self.plan.slot)
@@ -256,6 +270,17 @@ class _Trainer:
         self.launch(rank, share)
         return self.compute_at(rank, share, [*after, *begun])
 
+    def everyone(self, share: float, after: Mapping[int, list[int]] | None = None) -> None:
+        """All ranks compute; those of a host go on together."""
+        for rank in self.every:
+            self.work(rank, share, [] if after is None else after[rank])
+        for ranks in self.hosts:
+            if len(ranks) > 1:
+                done = {rank: list(self.gpu[rank]) for rank in ranks}
+                for rank in ranks:
+                    others = (other for other in ranks if other != rank)
+                    self.gpu[rank] += [self.nccl.signal(o, rank, done[o]) for o in others]
+
     def compute_at(self, rank: int, share: float, after: Iterable[int]) -> int:
         takes = share * self.plan.compute_ps * self.factor(rank)
         for fault in self.acting(rank, "slow_compute"):
@@ -287,10 +312,10 @@ class _Trainer:
     def end(self) -> None:
         """A tiny all-reduce if gradients are clipped, then the optimizer."""
         if self.plan.options.get("clip") == "yes":
-            self.all_reduce(self.world, CLIP_BYTES)
+            for rail in self.rails:
+                self.all_reduce(rail, CLIP_BYTES)
         self.made.ends.append({rank: self.stream[rank][0] for rank in self.every})
-        for rank in self.every:
-            self.work(rank, OPTIMIZER, self.stream[rank])
+        self.everyone(OPTIMIZER, self.stream)
 
 
 class _Ddp(_Trainer):
@@ -301,9 +326,9 @@ class _Ddp(_Trainer):
         algorithm = self.plan.options.word("algorithm", *ALGORITHMS)
         forward, backward = _passes()
         for number in range(buckets):
-            for rank in self.every:
-                self.work(rank, backward / buckets + (forward if number == 0 else 0))
-            self.all_reduce(self.world, self.plan.size // buckets or 1, algorithm)
+            self.everyone(backward / buckets + (forward if number == 0 else 0))
+            for rail in self.rails:
+                self.all_reduce(rail, self.plan.size // buckets or 1, algorithm)
 
 
 def _passes() -> tuple[float, float]:
@@ -328,16 +353,17 @@ class _Fsdp(_Trainer):
             limit = {rank: list(self.gpu[rank]) for rank in self.every}
             if layer + 1 < layers:
                 gathered.append(self._ring("all_gather", size, limit))
-            for rank in self.every:
-                self.work(rank, share, [gathered[layer][rank]])
+            self.everyone(share, {rank: [end] for rank, end in gathered[layer].items()})
             if scatters:
                 after = {rank: list(self.gpu[rank]) for rank in self.every}
                 self._ring("reduce_scatter", size, after)
 
     def _ring(self, kind: Kind, size: int, after: Mapping[int, list[int]]) -> dict[int, int]:
-        programs = ring(self.nccl, self.world, kind, size)
         ready = {rank: [*after[rank], *self.stream[rank]] for rank in self.every}
-        ends = self.nccl.run(kind, self.world.name, size, programs, ready, self._launched())
+        ends: dict[int, int] = {}
+        for rail in self.rails:
+            programs = ring(self.nccl, rail, kind, size)
+            ends |= self.nccl.run(kind, rail.name, size, programs, ready, self._launched())
         self._follow(ends)
         return ends
 
@@ -348,23 +374,31 @@ class _Moe(_Trainer):
     def compute(self) -> None:
         o = self.plan.options
         layers, skew = o.whole("layers", "", 1, 64), o.number("skew", least=0, most=10)
-        experts = self.channels("experts", self.every, max(64, o.size("chunk")))
+        chunk = max(64, o.size("chunk"))
         for share in _passes():
             for layer in range(layers):
-                sizes = uneven(self.every, o.size("exchange"), skew, self.chance(0, 0, layer))
-                for amounts in (sizes, {(b, a): size for (a, b), size in sizes.items()}):
-                    for rank in self.every:
-                        self.work(rank, share / layers / 2, self.stream[rank])
-                    self._exchange(experts, amounts)
+                parts = []
+                for rail in self.rails:
+                    chance = self.chance(0, 0, layer, rail.members[0])
+                    sizes = uneven(rail.members, o.size("exchange"), skew, chance)
+                    back = {(b, a): size for (a, b), size in sizes.items()}
+                    experts = self.channels(f"experts {rail.name}", rail.members, chunk)
+                    parts.append((experts, (sizes, back)))
+                for way in range(2):
+                    self.everyone(share / layers / 2, self.stream)
+                    for experts, both in parts:
+                        self._exchange(experts, both[way])
         for rank in self.every:
             self.gpu[rank] = [*self.gpu[rank], *self.stream[rank]]
-        self.all_reduce(self.world, self.plan.size)
+        for rail in self.rails:
+            self.all_reduce(rail, self.plan.size)
 
     def _exchange(self, to: Channels, sizes: dict[tuple[int, int], int]) -> None:
         programs = pairs(self.nccl, to, sizes)
-        ready = {rank: [*self.gpu[rank], *self.stream[rank]] for rank in self.every}
+        ready = {rank: [*self.gpu[rank], *self.stream[rank]] for rank in to.members}
         total = sum(sizes.values())
-        self._follow(self.nccl.run("all_to_all", to.name, total, programs, ready, self._launched()))
+        ends = self.nccl.run("all_to_all", to.name, total, programs, ready, self._launched())
+        self._follow(ends)
 
 
 class _Pipeline(_Trainer):

@@ -100,7 +100,9 @@ def hosts_of(plans: Sequence[Plan], fabric: Fabric, seed: int) -> list[Int32s]:
                     f"job: {plan.name} has {plan.ranks} ranks, but {fabric.name} has {len(free)} "
                     "free hosts"
                 )
-            placed[plan.name] = free.take(plan.ranks, plan.place, plan.name, seed)
+            taken = free.take(plan.ranks, plan.place, plan.name, seed)
+            # The n-th interfaces of all hosts are placed one after the other.
+            placed[plan.name] = taken.reshape(plan.nics, -1).T.reshape(-1)
             continue
         if plan.beside not in placed:
             raise UsageError(f"job: with={plan.beside}: there is no such job before {plan.name}")

@@ -128,6 +128,12 @@ def _end(run: Run, generation: Generation, at: int) -> int:
     return -1 if min(ends) < 0 else max(ends)
 
 
+def _host(generation: Generation, rank: int) -> int:
+    """Number of the host of a rank: that of its first interface."""
+    nics = generation.plan.nics
+    return int(generation.job.hosts[rank // nics * nics])
+
+
 def _durations(run: Run, generation: Generation) -> list[int | None]:
     """ps of each step, None if it does not end."""
     lasting: list[int | None] = []
@@ -184,16 +190,14 @@ class _Truth:
     # Jobs.
 
     def _job(self, indices: list[int]) -> Json:
-        plan, hosts = (
-            self.run.generations[indices[0]].plan,
-            self.run.generations[indices[0]].job.hosts.tolist(),
-        )
+        generation = self.run.generations[indices[0]]
+        plan = generation.plan
         return {
             "name": plan.name,
             "kind": plan.kind,
             "ranks": [
-                {"rank": rank, "host": host, "address": self._address(host)}
-                for rank, host in enumerate(hosts)
+                {"rank": rank, "host": _host(generation, rank), "address": self._address(host)}
+                for rank, host in enumerate(generation.job.hosts.tolist())
             ],
             "visible_components": self._components(indices),
             "steps": [step for index in indices for step in self._steps(index)],
@@ -290,7 +294,12 @@ class _Truth:
             again = fault.kind == "hang" and generation.number
             ranks = [rank for rank in fault.ranks if fault.acts(rank, step)]
             if fault.job == name and ranks and not again:
-                causes.append({"kind": fault.kind, "host": int(hosts[ranks[0]]), "ranks": ranks})
+                host = _host(generation, ranks[0])
+                if fault.kind != "hang":  # the ranks of a host are late together
+                    nics = generation.plan.nics
+                    late = {rank // nics for rank in ranks}
+                    ranks = [r for r in range(generation.plan.ranks) if r // nics in late]
+                causes.append({"kind": fault.kind, "host": host, "ranks": ranks})
         own = {self._address(host) for host in hosts.tolist()}
         for link, (begin, until), sources in zip(
             self.faults.links, self.spans, self.sources, strict=True
@@ -298,12 +307,11 @@ class _Truth:
             acts = (end < 0 or begin < end) and (until is None or until > start)
             if acts and sources & own:
                 ranks = list(link.ranks) if link.job == name else []
-                host = int(hosts[ranks[0]]) if ranks else None
                 causes.append(
                     {
                         "kind": link.kind,
                         "link": link.link,
-                        "host": host,
+                        "host": _host(generation, ranks[0]) if ranks else None,
                         "ranks": ranks,
                         "sources": sorted(sources & own),
                     }
@@ -332,7 +340,7 @@ class _Truth:
         return {
             "job": name,
             "step": fault.from_step,
-            "host": int(first.job.hosts[fault.ranks[0]]),
+            "host": _host(first, fault.ranks[0]),
             "ranks": list(fault.ranks),
             "at_ns": _ns(at),
             "lost_ns": lost,
