@@ -120,7 +120,7 @@ def generate(
     strategy
         Of jobs: load balancing, see rocescope replay. Default ecmp.
     ecn
-        Of jobs: queue above which switches mark packets. Default none.
+        Of jobs: queue above which switches mark packets; hosts then send by DCQCN. Default none.
     timeout
         Of jobs: time after which a packet is retransmitted. Default 67ms.
     seed

@@ -30,6 +30,7 @@ _WRITE_FIRST, _WRITE_MIDDLE, _WRITE_LAST_IMM = 0x06, 0x07, 0x09
 _WRITE_ONLY, _WRITE_ONLY_IMM, _ACKNOWLEDGE, _CNP = 0x0A, 0x0B, 0x11, 0x81
 _TRAFFIC_CLASS: Final = 26 << 2 | 2
 """DSCP 26, ECT(0)."""
+_CNP_CLASS: Final = 48 << 2
 _NAK_SEQUENCE: Final = 0x60
 _CREDITS_INVALID: Final = 0x1F
 _AT_ONCE: Final = 1 << 16
@@ -193,7 +194,8 @@ def _records(seen: Seen, flows: Flows, messages: Messages, payload: int, snap: i
     put_column(out, 12, 2, 0x0800)
     marked = (seen.key & MARKED != 0) & ~answer
     ip = out[:, ETHERNET : ETHERNET + IPV4]
-    put_column(ip, 0, 2, 0x45 << 8 | _TRAFFIC_CLASS + marked)
+    traffic_class = np.where(notice, _CNP_CLASS, _TRAFFIC_CLASS + marked)
+    put_column(ip, 0, 2, 0x45 << 8 | traffic_class)
     put_column(ip, 2, 2, wire - ETHERNET)
     put_column(ip, 4, 2, seen.identification)
     put_column(ip, 6, 2, 0x4000)

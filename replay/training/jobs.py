@@ -58,7 +58,7 @@ PAUSE: Final = (0.05, 0.3)
 """Length of a pause over the compute time of a step."""
 CPU_PS: Final = 20_000_000
 """20 us: a CPU begins a step."""
-CLIP_BYTES: Final = 64
+CLIP_BYTES: Final = 4
 """Of the all-reduce of the gradients' norm."""
 
 

@@ -27,6 +27,8 @@ SLICES: Final = 2
 """Of a chunk: what a rank passes on in one step of a ring (Simple protocol)."""
 RING_SLOTS, TREE_SLOTS, PAIR_SLOTS = 4, 8, 8
 """Credits: slots of a connection's buffer (8 steps; two per slice of a ring)."""
+CHUNK_BYTES: Final = 512
+"""Parts of the data of a ring are multiples of this, but for the last one (assumed)."""
 COPY_PS: Final = 1_000_000
 """1 us: a kernel copies or reduces a slice."""
 KERNEL_PS: Final = 5_000_000
@@ -300,17 +302,20 @@ def _ring_order(members: tuple[int, ...], channel: int) -> list[int]:
 
 
 def _loops(share: int, parts: int, slot: int) -> list[list[int]]:
-    """Bytes of each part in every loop; a part has at most SLICES slots in a loop."""
+    """Bytes of each part in every loop; a part has at most SLICES slots in a loop. Small data is in
+    the first parts, the others are empty."""
     loops, most = [], parts * SLICES * slot
     while share > 0:
-        loops.append(_shares(min(share, most), parts))
-        share -= most
+        size = min(share, most)
+        part = min(SLICES * slot, -(-size // (parts * CHUNK_BYTES)) * CHUNK_BYTES)
+        loops.append([max(0, min(part, size - at * part)) for at in range(parts)])
+        share -= size
     return loops
 
 
 def _slices(chunk: int, slot: int) -> list[int]:
     """SLICES parts, the first ones full; 0 for empty slices, which are sent too."""
-    piece = min(slot, max(1, -(-chunk // SLICES)))
+    piece = min(slot, max(-(-chunk // (16 * SLICES)) * 16, slot // 32))
     return [max(0, min(piece, chunk - part * piece)) for part in range(SLICES)]
 
 

@@ -52,8 +52,7 @@ class Settings(NamedTuple):
     timeout_ps: int = 67 * 10**9
     """After which a packet that is not acknowledged is retransmitted."""
     ecn_bytes: int | None = None
-    """Queue above which switches mark packets."""
-    congestion: str = "none"
+    """Queue above which switches mark packets; hosts then send by DCQCN."""
 
 
 @dataclass
@@ -180,7 +179,9 @@ def simulate(
         model,
         settings.seed,
         transport=Transport(
-            recovery="go-back-n", rto_ps=settings.timeout_ps, congestion=settings.congestion
+            recovery="go-back-n",
+            rto_ps=settings.timeout_ps,
+            congestion="none" if settings.ecn_bytes is None else "dcqcn",
         ),
         failures=Failures(tuple(events)) if events else None,
         until_ps=HANG_PS // 2,
