@@ -406,6 +406,7 @@ def _hang(truth: Json, pairing: Pairing, check: Check) -> None:
         check.add(found is None, f"{pairing.name}: a hang where there is none")
         return
     ranks = {r["rank"] for r in pairing.true["ranks"] if r["host"] == hang["host"]}
+    ranks = set(hang.get("ranks", ranks))
     if found is None:
         check.add(False, f"{pairing.name}: the hang of rank {sorted(ranks)} is not told")
         return
