@@ -11,7 +11,7 @@ before the optimizer runs), else at the longest idle time that every step has.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -109,11 +109,11 @@ class Group:
         return sorted({end for edge in self.edges for end in (edge.src, edge.dst)})
 
 
-def edges_of(messages: Records, flows: Records) -> list[Edge]:
+def edges_of(messages: Records, flows: Records, granting_flows: Collection[int]) -> list[Edge]:
     """The flows that carry data.
 
-    messages: of a `MessageLog`, by flow; flows: FLOW records. A flow of messages of the form of
-    grants belongs to the data of the other direction.
+    messages: of a `MessageLog`, by flow; flows: FLOW records; granting_flows: whose grants are
+    decoded. A flow of messages of the form of grants belongs to the data of the other direction.
     """
     numbers, first = np.unique(messages["flow"], return_index=True)
     last = np.append(first[1:], len(messages))
@@ -122,7 +122,8 @@ def edges_of(messages: Records, flows: Records) -> list[Edge]:
     grants = {}
     for flow, (a, b) in rows.items():
         peer = int(flows["peer"][flow])
-        if messages["may_grant"][a:b].all() and payload.get(peer, 0) > payload[flow]:
+        looks_so = messages["may_grant"][a:b].all()
+        if flow in granting_flows or (looks_so and payload.get(peer, 0) > payload[flow]):
             grants[peer] = flow
     edges = []
     no_times = np.zeros(0, np.int64)
@@ -173,7 +174,7 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     if not found:
         return None
     least = min(rhythm.irregularity for rhythm in found)
-    good = [rhythm for rhythm in found if rhythm.irregularity <= 1.5 * least + 0.01]
+    good = [rhythm for rhythm in found if rhythm.irregularity <= 2 * least + 0.02]
     return min(good, key=lambda rhythm: rhythm.messages)
 
 
@@ -224,23 +225,44 @@ def shape_of(pairs: Iterable[tuple[int, int]]) -> tuple[Pattern, list[int]]:
     for src, dst in pairs:
         following[src].append(dst)
     addresses = sorted({end for pair in pairs for end in pair})
-    count = len(addresses)
-    both = set(pairs) == {(dst, src) for src, dst in pairs}
-    if count >= 2 and len(pairs) == count and all(len(following[a]) == 1 for a in addresses):
-        order, at = [addresses[0]], following[addresses[0]][0]
-        while at != order[0] and len(order) < count:
-            order.append(at)
-            at = following[at][0]
-        if len(order) == count and at == order[0]:
-            return "ring", order
-    if count >= 3 and len(pairs) == count * (count - 1):
+    count, both = len(addresses), set(pairs) == {(dst, src) for src, dst in pairs}
+    each = len(pairs) // count
+    regular = all(len(following[a]) == each for a in addresses) and Counter(
+        dst for _, dst in pairs
+    ) == dict.fromkeys(addresses, each)
+    if count > 3 and len(pairs) == count * (count - 1):
         return "exchange", addresses
+    if count > 1 and regular and (order := _round(following, addresses)):
+        return "ring", order
     if both and len(pairs) == 2 * (count - 1) and count >= 3:
         degrees = Counter(src for src, _ in pairs)
         return ("pairs" if max(degrees.values()) <= 2 else "tree"), addresses
     if count == 2:
         return "pairs", addresses
     return "unknown", addresses
+
+
+_MOST_TRIES: Final = 10_000
+
+
+def _round(following: dict[int, list[int]], addresses: Sequence[int]) -> list[int]:
+    """All addresses in an order in which each sends to the next one; empty if none is found."""
+    order, tries = [addresses[0]], 0
+    left = [iter(following[order[0]])]
+    seen = {order[0]}
+    while left and tries < _MOST_TRIES:
+        tries += 1
+        at = next(left[-1], None)
+        if at is None:
+            left.pop()
+            seen.discard(order.pop())
+        elif at not in seen:
+            order.append(at)
+            seen.add(at)
+            left.append(iter(following[at]))
+            if len(order) == len(addresses) and order[0] in following[at]:
+                return order
+    return []
 
 
 def components(edges: Sequence[Edge]) -> list[list[Edge]]:
@@ -304,7 +326,7 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     if inside.sum() < min(FEWEST_PERIODS, len(starts)):
         return False
     sent = np.searchsorted(edge.begun_ns, starts[inside])
-    each = float(np.median(np.diff(sent))) if own is None else own.messages
+    each = float(np.median(np.diff(sent)))
     if each < 1:
         return False
     periods = np.arange(len(sent))

@@ -92,7 +92,7 @@ class TrainingJobs(NamedTuple):
 
 def training_jobs(sources: Sources) -> TrainingJobs:
     """The jobs that the messages show."""
-    groups = groups_of(edges_of(sources.messages, sources.flows))
+    groups = groups_of(edges_of(sources.messages, sources.flows, sources.grants))
     found = [_Job(sources, group, number) for number, group in enumerate(groups)]
     jobs = [job.result() for job in found]
     return TrainingJobs(jobs, [slow for job in found for slow in job.slowdowns])
