@@ -11,7 +11,7 @@ before the optimizer runs), else at the longest idle time that every step has.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -28,6 +28,8 @@ LEAST_IDLE: Final = 0.02
 """Of a step: a shorter common pause shows no boundary."""
 _LEAST_PAUSE: Final = 0.004
 """Of a step: a shorter pause between messages separates no collectives."""
+_LEAST_OF: Final = 0.1
+"""Of the longest usual pause: a shorter one is no boundary, although whole steps fit to it."""
 _LIKE: Final = 0.7
 """Of the usual pause between steps: a shorter one after the last message of the clock is none."""
 _MARKER: Final = 64
@@ -47,6 +49,13 @@ _WHOLE: Final = 0.98
 """A first or last step with this share of the usual messages is complete."""
 _SWAY: Final = 0.6
 """Of a period: a flow of the same job is not further ahead in one step than in another."""
+_BINS: Final = 20
+_SPREAD: Final = 0.9
+"""Messages that are spread more evenly over the steps of a job have nothing to do with them."""
+_SAME_PERIOD: Final = 0.02
+"""Of a period: what those of flows of one job differ by at the same time."""
+_LONGER: Final = 0.1
+"""Of a period: a pause that is longer by this makes an edge the better clock."""
 _DRIFT: Final = 0.05
 """Of a period: what a flow gains or loses in all steps together, if it is of the same job."""
 
@@ -168,18 +177,26 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
             continue
         if sizes is not None and np.mean(sizes[lag:count] != sizes[: count - lag]) > 0.05:
             continue
-        changes = np.abs(periods[lag:] - periods[:-lag])
-        found.append(Rhythm(lag, middle, float(np.minimum(changes / middle, 1).mean())))
+        before, after = periods[:-lag], periods[lag:]
+        changes = np.abs(after - before) / np.maximum(after, before)
+        found.append(Rhythm(lag, middle, float(changes.mean())))
     found = [rhythm for rhythm in found if rhythm.irregularity < _IRREGULAR]
     if not found:
         return None
-    least = min(rhythm.irregularity for rhythm in found)
-    good = [rhythm for rhythm in found if rhythm.irregularity <= 2 * least + 0.02]
-    return min(good, key=lambda rhythm: rhythm.messages)
+    best = min(found, key=lambda rhythm: rhythm.irregularity)
+    parts = [  # several periods may be as regular as one
+        rhythm
+        for rhythm in found
+        if rhythm.irregularity <= 2 * best.irregularity + 0.02
+        and (times := round(best.messages / rhythm.messages)) > 1
+        and abs(best.messages - times * rhythm.messages) * 20 <= rhythm.messages
+    ]
+    return min(parts, key=lambda rhythm: rhythm.messages, default=best)
 
 
 def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
-    """Numbers of messages after which the pauses look alike, by their autocorrelation."""
+    """Numbers of messages after which the pauses look alike, by their autocorrelation, and those
+    that fit to a capture of whole steps."""
     pauses = np.log(np.maximum(begun[1:] - ended[:-1], 1_000).astype(np.float64))
     pauses -= pauses.mean()
     if not pauses.any():
@@ -189,7 +206,8 @@ def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
     alike = np.fft.irfft(spectrum * spectrum.conj(), size)[: most + 1]
     alike /= np.arange(len(pauses), len(pauses) - most - 1, -1)
     best = 1 + np.argsort(alike[1:])[::-1][:_LAGS]
-    return sorted(best.tolist())
+    divisors = [lag for lag in range(1, most + 1) if len(begun) % lag == 0]
+    return sorted({*best.tolist(), *divisors})
 
 
 def groups_of(edges: Sequence[Edge]) -> list[Group]:
@@ -303,35 +321,65 @@ def _divided(edges: list[Edge]) -> list[Group]:
         ]
         for edge in members:
             del left[edge.flow]
-        groups.append(Group(members, rhythm, clock))
-    groups = _joined_epochs(groups)
-    return _with_rest(groups, list(left.values()))
+        groups.append(_group(members, own, rhythm, clock))
+    return _joined_epochs(_with_rest(groups, list(left.values())))
 
 
-def _starts(clock: Edge, rhythm: Rhythm) -> Ints:
+def _group(members: list[Edge], own: Mapping[int, Rhythm], rhythm: Rhythm, clock: Edge) -> Group:
+    """A job; its clock is the edge that pauses longest in a step: the one of a collective that
+    comes once, at the end of a step, where the job has such a collective."""
+    least = rhythm.irregularity
+    best = _longest_pause(clock, rhythm)[1] / rhythm.period_ns
+    for edge in members:
+        other = own.get(edge.flow)
+        if other is None or abs(other.period_ns / rhythm.period_ns - 1) > _SAME_PERIOD:
+            continue
+        if other.irregularity > 2 * least + 0.02:
+            continue
+        pause = _longest_pause(edge, other)[1] / other.period_ns
+        if pause > best + _LONGER and len(edge.begun_ns) >= other.messages * FEWEST_PERIODS:
+            best, clock, rhythm = pause, edge, other
+    return Group(members, rhythm, clock)
+
+
+def _longest_pause(edge: Edge, rhythm: Rhythm) -> tuple[int, float]:
+    """After how many messages of a period the longest of its usual pauses is, and that pause."""
+    pauses = edge.begun_ns[1:] - edge.ended_ns[:-1]
+    usual = [
+        float(np.median(pauses[at - 1 :: rhythm.messages])) for at in range(1, rhythm.messages + 1)
+    ]
+    longest = int(np.argmax(usual))
+    return (longest + 1) % rhythm.messages, usual[longest]
+
+
+def _starts(edge: Edge, rhythm: Rhythm) -> Ints:
     """When each period of an edge begins: in the middle of the longest of its usual pauses."""
-    pauses = clock.begun_ns[1:] - clock.ended_ns[:-1]
-    count, m = len(clock.begun_ns), rhythm.messages
-    phase = max(range(1, m + 1), key=lambda at: float(np.median(pauses[at - 1 :: m])))
-    begins = np.arange(phase % m, count, m)
+    pauses = edge.begun_ns[1:] - edge.ended_ns[:-1]
+    begins = np.arange(_longest_pause(edge, rhythm)[0], len(edge.begun_ns), rhythm.messages)
     halves = np.where(begins > 0, pauses[begins - 1] // 2, 0)
-    starts: Ints = clock.begun_ns[begins] - halves
+    starts: Ints = edge.begun_ns[begins] - halves
     return starts
 
 
 def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) -> bool:
-    """Whether an edge advances by one period of its own in each period of another one."""
+    """Whether an edge advances by one period of its own in each period of another one, and its
+    periods last as long at the same time."""
     half = rhythm.period_ns / 2
     inside = (starts >= edge.begun_ns[0] - half) & (starts <= edge.ended_ns[-1] + half)
     if inside.sum() < min(FEWEST_PERIODS, len(starts)):
         return False
     sent = np.searchsorted(edge.begun_ns, starts[inside])
-    each = float(np.median(np.diff(sent)))
+    counts = np.diff(sent)
+    each = round(float(np.median(counts)))
+    if own is not None and np.mean(counts == each) < 0.5:
+        each = own.messages  # the other one's steps begin while this one sends
     if each < 1:
         return False
     periods = np.arange(len(sent))
     ahead = sent / each - periods
     if np.ptp(ahead) > _SWAY:
+        return False
+    if not _lasts_as_long(edge, Rhythm(each, rhythm.period_ns, 0.0), starts):
         return False
     apart = 1.0 if own is None else abs(own.period_ns / rhythm.period_ns - 1)
     if apart * len(periods) < _DRIFT:
@@ -340,6 +388,21 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     drift = abs(float(slope)) * len(periods)
     sway = float((ahead - offset - slope * periods).std())
     return drift < _DRIFT or drift < 4 * sway
+
+
+def _lasts_as_long(edge: Edge, rhythm: Rhythm, starts: Ints) -> bool:
+    """Whether the periods of an edge last as long as those that begin at `starts`, at the same
+    time; most of them, because slow steps stretch at different places."""
+    if len(edge.begun_ns) <= rhythm.messages:
+        return True
+    begins = _starts(edge, rhythm).astype(np.float64)
+    steps, lasting = begins[:-1], np.diff(begins)
+    numbers = np.arange(len(starts))
+    at = np.interp(steps, starts, numbers, left=np.nan, right=np.nan)
+    until = np.interp(at + 1, numbers, starts.astype(np.float64), right=np.nan)
+    apart = np.abs(until - steps - lasting) / rhythm.period_ns
+    known = apart[~np.isnan(apart)]
+    return len(known) < 2 or float(np.median(known)) < _SAME_PERIOD
 
 
 def _joined_epochs(groups: list[Group]) -> list[Group]:
@@ -359,15 +422,30 @@ def _joined_epochs(groups: list[Group]) -> list[Group]:
 
 
 def _with_rest(groups: list[Group], rest: list[Edge]) -> list[Group]:
-    """Edges without a rhythm of their own: of the only job of their addresses, else of none."""
+    """Edges without a rhythm, such as exchanges of sizes that vary: each is of the job of its
+    addresses in whose steps it is active at the same times, else of a job of its own."""
     left = []
     for edge in rest:
-        near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses)]
-        if len(near) == 1:
-            near[0].edges.append(edge)
+        near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses) and g.clock]
+        spread = [_spread(edge, group) for group in near]
+        if spread and min(spread) < _SPREAD:
+            near[int(np.argmin(spread))].edges.append(edge)
         else:
             left.append(edge)
     return groups + [Group(component) for component in components(left)]
+
+
+def _spread(edge: Edge, group: Group) -> float:
+    """How evenly the messages of an edge are spread over the steps of a job: 0 to 1."""
+    assert group.clock is not None and group.rhythm is not None
+    starts = _starts(group.clock, group.rhythm)
+    at = np.interp(edge.begun_ns, starts, np.arange(len(starts)), left=np.nan, right=np.nan)
+    known = at[~np.isnan(at)]
+    if len(known) < len(at) / 2:
+        return 1.0
+    shares = np.bincount((known % 1 * _BINS).astype(np.int64), minlength=_BINS) / len(known)
+    shares = shares[shares > 0]
+    return float(np.exp(-(shares * np.log(shares)).sum())) / _BINS
 
 
 def _span(edges: Iterable[Edge]) -> tuple[int, int]:
@@ -411,7 +489,10 @@ def _find_steps(group: Group) -> None:
         group.epochs = [_without_steps(part) for part in parts]
         group.reason = _no_rhythm(group.edges)
         return
-    boundaries = [None if clock is None else _boundary(clock) for clock in clocks]
+    boundaries = [
+        None if clock is None else _boundary(clock, part)
+        for clock, part in zip(clocks, parts, strict=True)
+    ]
     known = [found for found in boundaries if found is not None and len(found.times)]
     group.boundary = known[0].kind if known else "convention"
     for part, found in zip(parts, boundaries, strict=True):
@@ -507,37 +588,35 @@ class _Bounds(NamedTuple):
     pauses: Ints
 
 
-def _boundary(clock: _Clock) -> _Bounds:
+def _boundary(clock: _Clock, edges: Sequence[Edge]) -> _Bounds:
     """Where steps begin: int64[steps + 1] ns, each at the end of a pause of the whole job."""
-    m = clock.rhythm.messages
-    pauses = _longest_pauses(clock)
-    phase = pauses.sent % m
-    steps = max(1, len(clock.begun_ns) // m)
-    usual: dict[int, float] = {}
-    for at in np.unique(phase).tolist():
-        lasting = pauses.lasting_ns[phase == at]
-        if len(lasting) >= _MOST_OF * (steps - 1):
-            usual[at] = float(np.median(lasting))
-    period = clock.rhythm.period_ns
+    m, period = clock.rhythm.messages, clock.rhythm.period_ns
     within = clock.idle.until_ns[clock.idle.lasting_ns >= _LEAST_PAUSE * period]
-    usual = {at: ns for at, ns in usual.items() if ns >= LEAST_IDLE * period}
+    steps = max(1, len(clock.begun_ns) // m)
+    found: list[tuple[bool, float, Ints, int]] = []
     marker = _after_marker(clock)
-    if marker is not None and marker in usual:
-        return _Bounds("marker", _walk(_known(pauses, clock, usual[marker]), m, marker), within)
-    if usual:
-        longest = max(usual, key=lambda at: usual[at])
-        whole = [
-            at for at in usual if usual[at] >= usual[longest] / 2 and _ends_fit(clock, pauses, at)
-        ]
-        best = max(whole or [longest], key=lambda at: usual[at])
-        return _Bounds("longest_idle", _walk(_known(pauses, clock, usual[best]), m, best), within)
-    return _Bounds("convention", clock.begun_ns[::m], within)
+    for pauses in (_longest_pauses(clock), _first_pauses(clock)):
+        phase = pauses.sent % m
+        for at in np.unique(phase).tolist():
+            lasting = pauses.lasting_ns[phase == at]
+            usual = float(np.median(lasting))
+            if len(lasting) < _MOST_OF * (steps - 1) or usual < LEAST_IDLE * period:
+                continue
+            times = _walk(_known(pauses, clock, usual), m, at)
+            if at == marker:
+                return _Bounds("marker", times, within)
+            found.append((_fits(times, edges), usual, times, at))
+    if not found:
+        return _Bounds("convention", clock.begun_ns[::m], within)
+    longest = max(usual for _, usual, _, _ in found)
+    best = max(found, key=lambda one: (one[0] and one[1] >= _LEAST_OF * longest, one[1]))
+    return _Bounds("longest_idle", best[2], within)
 
 
-def _ends_fit(clock: _Clock, pauses: _Pauses, phase: int) -> bool:
-    """Whether the epoch begins and ends with a whole step if steps begin at this pause."""
-    m = clock.rhythm.messages
-    return phase == 0 and len(clock.begun_ns) % m == 0
+def _fits(bounds: Ints, edges: Sequence[Edge]) -> bool:
+    """Whether the epoch begins and ends with a whole step."""
+    epoch = _epoch(edges, _Bounds("longest_idle", bounds, bounds))
+    return epoch.starts_whole and epoch.rest_from_ns is None
 
 
 class _Pauses(NamedTuple):
@@ -551,11 +630,26 @@ class _Pauses(NamedTuple):
 def _longest_pauses(clock: _Clock) -> _Pauses:
     """The longest pause between each two messages of the clock."""
     idle = clock.idle
-    count, lasting = np.searchsorted(clock.begun_ns, idle.until_ns), idle.lasting_ns
-    order = np.lexsort((-lasting, count))
-    count, first = np.unique(count[order], return_index=True)
-    longest = order[first]
-    return _Pauses(count, idle.until_ns[longest], lasting[longest])
+    sent = np.searchsorted(clock.begun_ns, idle.until_ns)
+    return _one_each(sent, idle, np.lexsort((-idle.lasting_ns, sent)))
+
+
+def _first_pauses(clock: _Clock) -> _Pauses:
+    """The first long pause after each message of the clock: other edges send after it."""
+    idle = clock.idle
+    long = (idle.from_ns > clock.begun_ns[0]) & (
+        idle.lasting_ns >= LEAST_IDLE * clock.rhythm.period_ns
+    )
+    idle = Idle(idle.from_ns[long], idle.until_ns[long])
+    sent = np.searchsorted(clock.begun_ns, idle.until_ns)
+    return _one_each(sent, idle, np.argsort(sent, kind="stable"))
+
+
+def _one_each(sent: Ints, idle: Idle, order: Ints) -> _Pauses:
+    """The first pause in this order for each number of messages."""
+    numbers, first = np.unique(sent[order], return_index=True)
+    chosen = order[first]
+    return _Pauses(numbers, idle.until_ns[chosen], idle.lasting_ns[chosen])
 
 
 def _known(pauses: _Pauses, clock: _Clock, usual_ns: float) -> _Pauses:
@@ -602,7 +696,8 @@ def _epoch(edges: Sequence[Edge], found: _Bounds) -> Epoch:
     """Add what is before the first and after the last bound, if it is a whole step."""
     bounds = found.times
     first, last = _span(edges)
-    counts = _messages_between(edges, np.concatenate([[first], bounds, [last + 1]]))
+    limits = np.concatenate([np.array([first]), bounds, np.array([last + 1])])
+    counts = _messages_between(_regular(edges, bounds) or edges, limits)
     usual = float(np.median(counts[1:-1])) if len(counts) > 2 else float(counts.max())
     starts_whole = bool(counts[0] >= usual * _WHOLE)
     ends_whole = bool(counts[-1] >= usual * _WHOLE)
@@ -615,6 +710,20 @@ def _epoch(edges: Sequence[Edge], found: _Bounds) -> Epoch:
         None if ends_whole or not counts[-1] else int(bounds[-1]),
         found.pauses,
     )
+
+
+def _regular(edges: Sequence[Edge], bounds: Ints) -> list[Edge]:
+    """The edges that send the same number of messages in nearly all steps."""
+    regular = []
+    for edge in edges:
+        counts = np.diff(np.searchsorted(edge.begun_ns, bounds))
+        if (
+            len(counts)
+            and np.median(counts) > 0
+            and np.mean(counts == np.median(counts)) >= _MOST_OF
+        ):
+            regular.append(edge)
+    return regular
 
 
 def _messages_between(edges: Sequence[Edge], bounds: Ints) -> Ints:

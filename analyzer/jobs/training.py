@@ -27,6 +27,7 @@ from ..results.jobs import (
     TrainingJob,
 )
 from .steps import (
+    LEAST_IDLE,
     SILENT_PERIODS,
     Edge,
     Epoch,
@@ -565,14 +566,15 @@ def _payload(epoch: Epoch) -> Ints:
 
 
 def _busy(epoch: Epoch) -> Floats:
-    """float64[steps]: time of a step without its pauses."""
+    """float64[steps]: time of a step without its long pauses."""
     bounds = epoch.bounds_ns
-    idle = idle_times(epoch.edges)
+    lasting = float(np.median(np.diff(bounds))) if len(bounds) > 1 else 0.0
+    idle = idle_times(epoch.edges, max(1, round(LEAST_IDLE * lasting)))
     spent = np.concatenate([[0], np.cumsum(idle.lasting_ns)])
     within = np.diff(spent[np.searchsorted(idle.until_ns, bounds, side="right")])
     last, _ = _ends(epoch)
-    lasting = np.diff(bounds) - within
-    busy: Floats = np.minimum(lasting, last - bounds[:-1]).astype(np.float64)
+    active = np.diff(bounds) - within
+    busy: Floats = np.minimum(active, last - bounds[:-1]).astype(np.float64)
     return busy
 
 
