@@ -55,7 +55,8 @@ _SPREAD: Final = 0.9
 _SAME_PERIOD: Final = 0.02
 """Of a period: what those of flows of one job differ by at the same time."""
 _LONGER: Final = 0.1
-"""Of a period: a pause that is longer by this makes an edge the better clock."""
+"""Of a period: edges with pauses that are shorter by this are no clocks."""
+_MOST_CLOCKS: Final = 12
 _DRIFT: Final = 0.05
 """Of a period: what a flow gains or loses in all steps together, if it is of the same job."""
 
@@ -106,7 +107,8 @@ class Group:
 
     edges: list[Edge]
     rhythm: Rhythm | None = None
-    clock: Edge | None = None
+    clocks: list[tuple[Edge, Rhythm]] = field(default_factory=list)
+    """Edges that count its steps, best first."""
     boundary: Boundary = "convention"
     epochs: list[Epoch] = field(default_factory=list)
     reason: str | None = None
@@ -326,20 +328,20 @@ def _divided(edges: list[Edge]) -> list[Group]:
 
 
 def _group(members: list[Edge], own: Mapping[int, Rhythm], rhythm: Rhythm, clock: Edge) -> Group:
-    """A job; its clock is the edge that pauses longest in a step: the one of a collective that
+    """A job. Its clocks are the edges that pause longest in a step: those of a collective that
     comes once, at the end of a step, where the job has such a collective."""
-    least = rhythm.irregularity
-    best = _longest_pause(clock, rhythm)[1] / rhythm.period_ns
+    regular = [(clock, rhythm)]
     for edge in members:
         other = own.get(edge.flow)
-        if other is None or abs(other.period_ns / rhythm.period_ns - 1) > _SAME_PERIOD:
+        if other is None or edge is clock:
             continue
-        if other.irregularity > 2 * least + 0.02:
-            continue
-        pause = _longest_pause(edge, other)[1] / other.period_ns
-        if pause > best + _LONGER and len(edge.begun_ns) >= other.messages * FEWEST_PERIODS:
-            best, clock, rhythm = pause, edge, other
-    return Group(members, rhythm, clock)
+        same = abs(other.period_ns / rhythm.period_ns - 1) <= _SAME_PERIOD
+        if same and other.irregularity <= 2 * rhythm.irregularity + 0.02:
+            regular.append((edge, other))
+    pauses = [_longest_pause(edge, r)[1] / r.period_ns for edge, r in regular]
+    best = sorted(range(len(regular)), key=lambda at: -pauses[at])
+    chosen = [regular[at] for at in best if pauses[at] >= pauses[best[0]] - _LONGER]
+    return Group(members, rhythm, chosen[:_MOST_CLOCKS])
 
 
 def _longest_pause(edge: Edge, rhythm: Rhythm) -> tuple[int, float]:
@@ -426,7 +428,7 @@ def _with_rest(groups: list[Group], rest: list[Edge]) -> list[Group]:
     addresses in whose steps it is active at the same times, else of a job of its own."""
     left = []
     for edge in rest:
-        near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses) and g.clock]
+        near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses) and g.clocks]
         spread = [_spread(edge, group) for group in near]
         if spread and min(spread) < _SPREAD:
             near[int(np.argmin(spread))].edges.append(edge)
@@ -437,8 +439,7 @@ def _with_rest(groups: list[Group], rest: list[Edge]) -> list[Group]:
 
 def _spread(edge: Edge, group: Group) -> float:
     """How evenly the messages of an edge are spread over the steps of a job: 0 to 1."""
-    assert group.clock is not None and group.rhythm is not None
-    starts = _starts(group.clock, group.rhythm)
+    starts = _starts(*group.clocks[0])
     at = np.interp(edge.begun_ns, starts, np.arange(len(starts)), left=np.nan, right=np.nan)
     known = at[~np.isnan(at)]
     if len(known) < len(at) / 2:
@@ -479,19 +480,17 @@ def idle_times(edges: Sequence[Edge], least_ns: int = 1) -> Idle:
 def _find_steps(group: Group) -> None:
     """Set the epochs of a job and the bounds of its steps, or the reason why it has none."""
     parts = _epochs_of(group.edges, group.rhythm)
-    clocks: list[_Clock | None]
-    if group.rhythm is not None and group.clock is not None:
-        clocks = [_clock_of(part, group.clock, group.rhythm) for part in parts]
+    if group.clocks:
+        clocks = [_clocks_of(part, group.clocks) for part in parts]
     else:
         clocks = [_bursts(part) for part in parts]
-        group.rhythm = next((clock.rhythm for clock in clocks if clock is not None), None)
+        group.rhythm = next((part[0].rhythm for part in clocks if part), None)
     if group.rhythm is None:
         group.epochs = [_without_steps(part) for part in parts]
         group.reason = _no_rhythm(group.edges)
         return
     boundaries = [
-        None if clock is None else _boundary(clock, part)
-        for clock, part in zip(clocks, parts, strict=True)
+        _boundary(known, part) if known else None for known, part in zip(clocks, parts, strict=True)
     ]
     known = [found for found in boundaries if found is not None and len(found.times)]
     group.boundary = known[0].kind if known else "convention"
@@ -553,21 +552,24 @@ class _Clock(NamedTuple):
     idle: Idle
 
 
-def _clock_of(edges: Sequence[Edge], clock: Edge, rhythm: Rhythm) -> _Clock | None:
-    """The clock of an epoch: the same edge, or that of the same hosts after a restart."""
-    alike = [e for e in edges if (e.src, e.dst) == (clock.src, clock.dst)]
-    same = [e for e in alike if e.flow == clock.flow] or alike
-    if not same:
-        return None
-    edge = max(same, key=lambda edge: len(edge.begun_ns))
-    return _Clock(edge.begun_ns, edge.bytes, rhythm, idle_times(edges))
+def _clocks_of(edges: Sequence[Edge], clocks: Sequence[tuple[Edge, Rhythm]]) -> list[_Clock]:
+    """The clocks of an epoch: the same edges, or those of the same hosts after a restart."""
+    found, idle = [], idle_times(edges)
+    for clock, rhythm in clocks:
+        size = float(np.median(clock.bytes))
+        alike = [e for e in edges if (e.src, e.dst) == (clock.src, clock.dst)]
+        same = [e for e in alike if e.flow == clock.flow] or alike
+        if same:
+            edge = min(same, key=lambda edge: abs(float(np.median(edge.bytes)) - size))
+            found.append(_Clock(edge.begun_ns, edge.bytes, rhythm, idle))
+    return found
 
 
 _LEAST_PAUSES_NS: Final = tuple(20_000 << shift for shift in range(0, 12, 2))
 
 
-def _bursts(edges: Sequence[Edge]) -> _Clock | None:
-    """The rhythm of the bursts of all edges, where no edge repeats itself exactly."""
+def _bursts(edges: Sequence[Edge]) -> list[_Clock]:
+    """The bursts of all edges as a clock, where no edge repeats itself exactly."""
     best: _Clock | None = None
     for least in _LEAST_PAUSES_NS:
         idle = idle_times(edges, least)
@@ -579,7 +581,7 @@ def _bursts(edges: Sequence[Edge]) -> _Clock | None:
             continue
         if best is None or rhythm.irregularity < best.rhythm.irregularity:
             best = _Clock(begun, None, rhythm, idle)
-    return best
+    return [] if best is None else [best]
 
 
 class _Bounds(NamedTuple):
@@ -588,29 +590,40 @@ class _Bounds(NamedTuple):
     pauses: Ints
 
 
-def _boundary(clock: _Clock, edges: Sequence[Edge]) -> _Bounds:
+class _Candidate(NamedTuple):
+    """A pause at which steps may begin."""
+
+    fits: bool
+    usual_ns: float
+    times: Ints
+
+
+def _boundary(clocks: Sequence[_Clock], edges: Sequence[Edge]) -> _Bounds:
     """Where steps begin: int64[steps + 1] ns, each at the end of a pause of the whole job."""
-    m, period = clock.rhythm.messages, clock.rhythm.period_ns
-    within = clock.idle.until_ns[clock.idle.lasting_ns >= _LEAST_PAUSE * period]
-    steps = max(1, len(clock.begun_ns) // m)
-    found: list[tuple[bool, float, Ints, int]] = []
-    marker = _after_marker(clock)
-    for pauses in (_longest_pauses(clock), _first_pauses(clock)):
-        phase = pauses.sent % m
-        for at in np.unique(phase).tolist():
-            lasting = pauses.lasting_ns[phase == at]
-            usual = float(np.median(lasting))
-            if len(lasting) < _MOST_OF * (steps - 1) or usual < LEAST_IDLE * period:
-                continue
-            times = _walk(_known(pauses, clock, usual), m, at)
-            if at == marker:
-                return _Bounds("marker", times, within)
-            found.append((_fits(times, edges), usual, times, at))
+    idle, period = clocks[0].idle, clocks[0].rhythm.period_ns
+    within = idle.until_ns[idle.lasting_ns >= _LEAST_PAUSE * period]
+    found: list[_Candidate] = []
+    for clock in clocks:
+        m, marker = clock.rhythm.messages, _after_marker(clock)
+        steps = max(1, len(clock.begun_ns) // m)
+        for pauses in (_longest_pauses(clock), _first_pauses(clock)):
+            phase = pauses.sent % m
+            for at in np.unique(phase).tolist():
+                lasting = pauses.lasting_ns[phase == at]
+                usual = float(np.median(lasting))
+                if len(lasting) < _MOST_OF * (steps - 1) or usual < LEAST_IDLE * period:
+                    continue
+                times = _walk(_known(pauses, clock, usual), m, at)
+                if at == marker:
+                    return _Bounds("marker", times, within)
+                found.append(_Candidate(_fits(times, edges), usual, times))
     if not found:
-        return _Bounds("convention", clock.begun_ns[::m], within)
-    longest = max(usual for _, usual, _, _ in found)
-    best = max(found, key=lambda one: (one[0] and one[1] >= _LEAST_OF * longest, one[1]))
-    return _Bounds("longest_idle", best[2], within)
+        return _Bounds("convention", clocks[0].begun_ns[:: clocks[0].rhythm.messages], within)
+    longest = max(one.usual_ns for one in found)
+    best = max(
+        found, key=lambda one: (one.fits and one.usual_ns >= _LEAST_OF * longest, one.usual_ns)
+    )
+    return _Bounds("longest_idle", best.times, within)
 
 
 def _fits(bounds: Ints, edges: Sequence[Edge]) -> bool:
