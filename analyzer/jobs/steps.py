@@ -24,6 +24,8 @@ from ..results.jobs import Boundary, Pattern
 FEWEST_PERIODS: Final = 3
 SHORTEST_PERIOD_NS: Final = 1_000_000
 """Requests and responses that take turns repeat themselves, too; a training step is longer."""
+_LEAST_CONVENTION_NS: Final = 5_000_000
+"""Without a common pause, a shorter period may be one of the slices of a collective."""
 LEAST_IDLE: Final = 0.02
 """Of a step: a shorter common pause shows no boundary."""
 _LEAST_PAUSE: Final = 0.004
@@ -57,6 +59,11 @@ _SAME_PERIOD: Final = 0.02
 _LONGER: Final = 0.1
 """Of a period: edges with pauses that are shorter by this are no clocks."""
 _MOST_CLOCKS: Final = 12
+_FEWEST_TOGETHER: Final = 6
+_TOGETHER: Final = 0.02
+"""Of a period: steps of parts of one job end together."""
+_LIKE_EACH_OTHER: Final = 0.9
+"""Correlation of the durations of steps of parts of one job."""
 _DRIFT: Final = 0.05
 """Of a period: what a flow gains or loses in all steps together, if it is of the same job."""
 
@@ -99,6 +106,11 @@ class Epoch:
     """Begin of messages after the last complete step, if there are some."""
     pauses_ns: Ints
     """Ends of the pauses of all edges that may separate collectives, ascending."""
+
+    @property
+    def known_durations(self) -> int:
+        """Steps that begin with the end of another one."""
+        return max(0, len(self.bounds_ns) - 1 - self.starts_whole)
 
 
 @dataclass
@@ -216,16 +228,60 @@ def groups_of(edges: Sequence[Edge]) -> list[Group]:
     """The jobs, in the order of their first message."""
     groups: list[Group] = []
     for component in components(edges):
-        doubtful: list[Edge] = []
+        rest: list[Edge] = []
+        reasons: list[str] = []
         for group in _divided(component):
             _find_steps(group)
             if group.reason is None and _is_doubtful(group):
-                doubtful += group.edges
-            else:
+                group.reason = _NO_JOB
+            if group.reason is None:
                 groups.append(group)
-        for part in components(doubtful):
-            groups.append(Group(part, epochs=[_without_steps(part)], reason=_NO_JOB))
-    return sorted(groups, key=lambda group: _span(group.edges)[0])
+            else:
+                rest += group.edges
+                reasons.append(group.reason)
+        for part in components(rest):
+            groups.append(Group(part, epochs=[_without_steps(part)], reason=reasons[0]))
+    return sorted(_joined_parts(groups), key=lambda group: _span(group.edges)[0])
+
+
+def _joined_parts(groups: list[Group]) -> list[Group]:
+    """Parts of one job that the taps do not show as connected, or its rails: their steps end at
+    the same times, and the same steps last longer."""
+    joined: list[Group] = []
+    for group in groups:
+        whole = next((other for other in joined if _in_step(other, group)), None)
+        if whole is None:
+            joined.append(group)
+            continue
+        whole.edges += group.edges
+        whole.clocks += group.clocks
+        whole.epochs = []
+        _find_steps(whole)
+    return joined
+
+
+def _in_step(group: Group, other: Group) -> bool:
+    if group.reason is not None or other.reason is not None:
+        return False
+    ends, others = (_step_ends(one) for one in (group, other))
+    nearest = np.abs(ends[:, None] - others[None, :]).argmin(axis=1)
+    pairs = np.unique(nearest, return_index=True)
+    ends, others = ends[pairs[1]], others[pairs[0]]
+    if len(ends) < _FEWEST_TOGETHER or group.rhythm is None:
+        return False
+    apart = (ends - others).astype(np.float64)
+    period = group.rhythm.period_ns
+    if np.abs(apart - np.median(apart)).max() > _TOGETHER * period:
+        return False
+    lasting, lasting_others = np.diff(ends), np.diff(others)
+    if min(lasting.std(), lasting_others.std()) == 0:
+        return False
+    return bool(np.corrcoef(lasting, lasting_others)[0, 1] >= _LIKE_EACH_OTHER)
+
+
+def _step_ends(group: Group) -> Ints:
+    ends: Ints = np.concatenate([epoch.bounds_ns[1:-1] for epoch in group.epochs])
+    return ends
 
 
 def _is_doubtful(group: Group) -> bool:
@@ -238,8 +294,13 @@ def _is_doubtful(group: Group) -> bool:
     return shape_of([(edge.src, edge.dst) for edge in group.edges])[0] == "unknown"
 
 
-def shape_of(pairs: Iterable[tuple[int, int]]) -> tuple[Pattern, list[int]]:
-    """The pattern of (sender, receiver) pairs that are connected, and the addresses in order."""
+def shape_of(
+    pairs: Iterable[tuple[int, int]], sizes_vary: bool = False
+) -> tuple[Pattern, list[int]]:
+    """The pattern of (sender, receiver) pairs that are connected, and the addresses in order.
+
+    Rings over several channels may use all pairs; an exchange has messages of sizes that vary.
+    """
     pairs = sorted(set(pairs))
     following: dict[int, list[int]] = defaultdict(list)
     for src, dst in pairs:
@@ -250,7 +311,8 @@ def shape_of(pairs: Iterable[tuple[int, int]]) -> tuple[Pattern, list[int]]:
     regular = all(len(following[a]) == each for a in addresses) and Counter(
         dst for _, dst in pairs
     ) == dict.fromkeys(addresses, each)
-    if count > 3 and len(pairs) == count * (count - 1):
+    all_pairs = count > 2 and len(pairs) == count * (count - 1)
+    if all_pairs and sizes_vary:
         return "exchange", addresses
     if count > 1 and regular and (order := _round(following, addresses)):
         return "ring", order
@@ -358,8 +420,8 @@ def _starts(edge: Edge, rhythm: Rhythm) -> Ints:
     """When each period of an edge begins: in the middle of the longest of its usual pauses."""
     pauses = edge.begun_ns[1:] - edge.ended_ns[:-1]
     begins = np.arange(_longest_pause(edge, rhythm)[0], len(edge.begun_ns), rhythm.messages)
-    halves = np.where(begins > 0, pauses[begins - 1] // 2, 0)
-    starts: Ints = edge.begun_ns[begins] - halves
+    begins = begins[begins > 0]
+    starts: Ints = edge.begun_ns[begins] - pauses[begins - 1] // 2
     return starts
 
 
@@ -499,8 +561,10 @@ def _find_steps(group: Group) -> None:
             group.epochs.append(_without_steps(part))
         else:
             group.epochs.append(_epoch(part, found))
-    if sum(len(epoch.bounds_ns) for epoch in group.epochs) < FEWEST_PERIODS:
-        group.reason = "fewer than three steps in the capture"
+    if group.boundary == "convention" and group.rhythm.period_ns < _LEAST_CONVENTION_NS:
+        group.reason = "no pause that all its queue pairs share"
+    elif sum(epoch.known_durations for epoch in group.epochs) < FEWEST_PERIODS:
+        group.reason = "fewer than three periods in the capture"
 
 
 def _no_rhythm(edges: Sequence[Edge]) -> str:

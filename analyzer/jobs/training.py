@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple
@@ -46,6 +46,8 @@ _ALL_ALONG: Final = 0.05
 """Of a step: a rank that is later than the others by this in all steps is waited for."""
 _APART_NS: Final = 2_000_000
 """What clocks of different taps may differ by."""
+_MARGIN: Final = 1.1
+"""Packets reach the taps after they leave, and their last hop does not show."""
 _HIDDEN: Final = 0.35
 """Of a step: after a longer idle time the collectives of a step run while ranks compute on."""
 
@@ -133,8 +135,8 @@ class _Job:
         self._ranks = self._named_ranks()
         self._groups = self._patterns()
         patterns = {part.pattern for part in self._groups}
-        self._roles_differ = bool(patterns & {"pairs", "unknown"})
         self._is_ring = patterns <= {"ring"}
+        self._has_alike_ranks = self._is_ring or all(map(_is_chain, self._chains))
         self._is_exchange = patterns == {"exchange"}
         self.slowdowns: list[Slowdown] = []
 
@@ -210,9 +212,11 @@ class _Job:
         if len(alike) > _MOST_SIZES:
             alike = {0: list(edges)}
         groups = []
+        self._chains = []
         for members in alike.values():
             for component in components(members):
                 groups.append(self._pattern(component))
+                self._chains.append([(edge.src, edge.dst) for edge in component])
         return groups
 
     def _pattern(self, edges: Sequence[Edge]) -> JobGroup:
@@ -226,7 +230,7 @@ class _Job:
         }
         channels = granted.most_common(1)[0][1] if granted else None
         parallel = pairs.most_common(1)[0][1]
-        pattern, order = shape_of(list(pairs))
+        pattern, order = shape_of(pairs, _sizes_vary(edges))
         return JobGroup(
             pattern=pattern,
             order=[self._sources.addresses[address] for address in order],
@@ -249,7 +253,7 @@ class _Job:
             if earlier is not None:
                 before[0] = last[0] - earlier
             durations = np.concatenate([before, np.diff(last).astype(np.float64)])
-            verdicts = judge(line, durations, self._roles_differ)
+            verdicts = judge(line, durations)
             found.append(_Steps(epoch, line, last, first, durations, verdicts))
         return found
 
@@ -260,6 +264,7 @@ class _Job:
             collectives = part.line.end.shape[1]
             payload = _payload(part.epoch)
             low, high, exact = self._network(part)
+            high = np.fmin(_MARGIN * high + LEAST_IDLE * part.verdicts.usual_ns, part.durations)
             for k in range(len(part.last_ns)):
                 duration = part.durations[k]
                 known = not np.isnan(duration)
@@ -299,19 +304,29 @@ class _Job:
         nothing = np.full(steps, np.nan)
         senders = {edge.src for edge in part.epoch.edges}
         receivers = {edge.dst for edge in part.epoch.edges}
-        if senders != receivers or np.isnan(transfer).all():
+        rings = self._is_ring or self._is_exchange
+        if not rings or senders != receivers or not part.line.is_complete:
             return np.zeros(steps), busy, nothing
         total = np.where(np.isnan(transfer).any(axis=1), busy, transfer.sum(axis=1))
-        last = np.nan_to_num(transfer[:, -1], nan=0.0)
         if self._is_exchange:
             return total, total, total
-        if not self._is_ring:
-            return np.zeros(steps), busy, nothing
+        last = np.nan_to_num(transfer[:, -1], nan=0.0)
+        low = last * self._least_part(part, senders)
         idle = part.epoch.bounds_ns[1:-1] - part.last_ns[:-1]
         hides = len(idle) and np.median(idle) >= _HIDDEN * np.nanmedian(part.durations)
-        if hides and self._group.boundary == "longest_idle":
+        apart = part.line.payload.shape[0] > 1 and np.ptp(part.line.payload) <= 0.5 * np.max(
+            part.line.payload
+        )
+        if hides and apart and self._group.boundary == "longest_idle":
             return last, np.maximum(total, last), last
-        return last, np.maximum(total, last), nothing
+        return low, np.maximum(total, low), nothing
+
+    def _least_part(self, part: _Steps, ranks: Collection[int]) -> float:
+        """Of the last transfer: the part of its last collective. Collectives that follow each
+        other without a pause are one transfer here, and only the last one is waited for for sure.
+        The least that a ring can do is to send one message over each of its edges n - 1 times."""
+        messages = max(part.line.last_messages, 1)
+        return min(1.0, (len(ranks) - 1) / messages)
 
     def _with_waiting(
         self, iterations: Iterations, found: Sequence[_Steps], runs: Sequence[_Run]
@@ -345,7 +360,7 @@ class _Job:
         there.
         """
         line, steps = part.line, len(part.last_ns)
-        if self._roles_differ or len(line.ranks) < 3 or np.isnan(line.waits).all():
+        if not self._has_alike_ranks or len(line.ranks) < 3 or np.isnan(line.waits).all():
             return [(None, None)] * steps
         waits = np.nan_to_num(line.waits, nan=0.0)
         delays = np.nan_to_num(line.delay, nan=0.0)
@@ -506,6 +521,15 @@ class _Job:
         return [MissingRank(self._sources.addresses[a], self._rank_of(a)) for a in first]
 
 
+def _is_chain(pairs: Sequence[tuple[int, int]]) -> bool:
+    """Whether these are a ring or pieces of one, seen in part: each address sends to one other
+    address and receives from one, at most."""
+    different = set(pairs)
+    most_out = max(Counter(src for src, _ in different).values())
+    most_in = max(Counter(dst for _, dst in different).values())
+    return most_out == most_in == 1
+
+
 def _alike(reason: tuple[int | None, Cause] | None) -> tuple[int | None, bool] | None:
     """Steps of one run: grants that are late in some of them make no other run."""
     return None if reason is None else (reason[0], reason[1] == "slow_transfers")
@@ -527,6 +551,12 @@ def _letters(number: int) -> str:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None or np.isnan(value) else int(value)
+
+
+def _sizes_vary(edges: Sequence[Edge]) -> bool:
+    """Whether most messages of these edges have sizes of their own."""
+    sizes = np.concatenate([edge.bytes for edge in edges])
+    return len(np.unique(sizes)) > max(8, 0.1 * len(sizes))
 
 
 def _ends(epoch: Epoch) -> tuple[Ints, Ints]:
@@ -566,12 +596,16 @@ def _payload(epoch: Epoch) -> Ints:
 
 
 def _busy(epoch: Epoch) -> Floats:
-    """float64[steps]: time of a step without its long pauses."""
+    """float64[steps]: time of a step without its long pauses, each of them shortened: edges that
+    the taps do not show may still send when the others pause."""
     bounds = epoch.bounds_ns
     lasting = float(np.median(np.diff(bounds))) if len(bounds) > 1 else 0.0
     idle = idle_times(epoch.edges, max(1, round(LEAST_IDLE * lasting)))
-    spent = np.concatenate([[0], np.cumsum(idle.lasting_ns)])
+    shortened = np.maximum(idle.lasting_ns - round(LEAST_IDLE * lasting), 0)
+    spent = np.concatenate([[0], np.cumsum(shortened)])
     within = np.diff(spent[np.searchsorted(idle.until_ns, bounds, side="right")])
+    if len(within):  # a longer silence than usual may be a timeout
+        within = np.minimum(within, np.median(within))
     last, _ = _ends(epoch)
     active = np.diff(bounds) - within
     busy: Floats = np.minimum(active, last - bounds[:-1]).astype(np.float64)

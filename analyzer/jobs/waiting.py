@@ -42,6 +42,12 @@ class Timeline(NamedTuple):
     """float64[steps, collectives, ranks]: from ready to the rank's grant for the first message."""
     end: Floats
     """float64[steps, collectives]: last packet of the last message."""
+    payload: Floats
+    """float64[collectives]: of a usual step."""
+    last_messages: int
+    """That an edge sends in the last collective, at most."""
+    is_complete: bool
+    """Whether the collectives of all edges are known."""
     moving: Floats
     """float64[steps, edges]: time per message of more than one packet, from first to last."""
     first_data: Floats
@@ -80,8 +86,13 @@ def _median(values: Floats, axis: int) -> Floats:
 
 
 def timeline(epoch: Epoch) -> Timeline:
-    """The collectives of each step, by the numbers of messages that each edge sends in them."""
+    """The collectives of each step, by the numbers of messages that each edge sends in them.
+
+    A rank that always waits for the first message of another one, as a parent in a tree does for
+    that of its child, is ready when that message has come.
+    """
     edges, bounds = epoch.edges, epoch.bounds_ns
+    origin = int(bounds[0]) if len(bounds) else 0
     steps = max(0, len(bounds) - 1)
     ranks = sorted({edge.src for edge in edges})
     sent = [np.searchsorted(edge.begun_ns, bounds) for edge in edges]
@@ -95,6 +106,8 @@ def timeline(epoch: Epoch) -> Timeline:
         np.full((steps, len(ranks)), np.nan),
     )
     moving = np.full((steps, len(edges)), np.nan)
+    payload, last_messages = np.zeros(count), 0
+    inputs: list[tuple[int, Floats]] = []
     place = {rank: at for at, rank in enumerate(ranks)}
     for e, (edge, at, part) in enumerate(zip(edges, sent, parts, strict=True)):
         if steps and len(edge.begun_ns):
@@ -105,23 +118,37 @@ def timeline(epoch: Epoch) -> Timeline:
         begins = at[:-1, None] + part[None, :]
         ends = np.concatenate([begins[:, 1:], at[1:, None]], axis=1) - 1
         most, each = len(edge.begun_ns) - 1, np.diff(at)
-        arrived = edge.begun_ns[np.minimum(begins, most)].astype(np.float64)
-        done = np.maximum.accumulate(edge.ended_ns)[np.minimum(ends, most)].astype(np.float64)
+        arrived = (edge.begun_ns[np.minimum(begins, most)] - origin).astype(np.float64)
+        done = np.maximum.accumulate(edge.ended_ns - origin)[np.minimum(ends, most)].astype(float)
+        came = (edge.ended_ns[np.minimum(begins, most)] - origin).astype(np.float64)
+        if edge.dst in place:
+            inputs.append((place[edge.dst], came))
         arrived[each != np.median(each)] = done[each != np.median(each)] = np.nan
+        sizes = np.concatenate([[0], np.cumsum(edge.bytes)])
+        carried = sizes[np.minimum(ends, most) + 1] - sizes[np.minimum(begins, most)]
+        payload += np.median(carried, axis=0) if steps else 0
+        last_messages = max(last_messages, int(np.median(each)) - int(part[-1]) if steps else 0)
         rank = place[edge.src]
         arrival[:, :, rank] = np.fmin(arrival[:, :, rank], arrived)
         end = np.fmax(end, done)
         before = np.concatenate([[np.nan], done.reshape(-1)[:-1]]).reshape(done.shape)
         if begins[0, 0] > 0:
-            before[0, 0] = float(edge.ended_ns[: begins[0, 0]].max())
+            before[0, 0] = float(edge.ended_ns[: begins[0, 0]].max() - origin)
         for rank in {edge.src, edge.dst} & place.keys():
             ready[:, :, place[rank]] = np.fmax(ready[:, :, place[rank]], before)
         if edge.dst in place:
             given = granted[:, :, place[edge.dst]]
-            granted[:, :, place[edge.dst]] = np.fmin(given, _granted(edge, begins))
+            granted[:, :, place[edge.dst]] = np.fmin(given, _granted(edge, begins) - origin)
+    for rank, came in inputs:
+        first = came <= arrival[:, :, rank]
+        always = np.mean(first, axis=0) >= _ALWAYS if steps else np.zeros(count, bool)
+        needed = np.where(first & always, came, np.nan)
+        ready[:, :, rank] = np.fmax(ready[:, :, rank], needed)
     return Timeline(
-        ranks, arrival, arrival - ready, granted - ready, end, moving, first_data, last_data
-    )
+        ranks, arrival, arrival - ready, granted - ready, end, payload, last_messages,
+        all(part is not None and len(part) == count for part in parts),
+        moving, first_data, last_data,
+    )  # fmt: skip
 
 
 def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
@@ -171,6 +198,10 @@ def _moving(edge: Edge, sent: Ints) -> Floats:
     messages = np.diff(sent)
     moving: Floats = np.diff(lasting[sent]) / np.maximum(messages, 1)
     return moving
+
+
+_ALWAYS: Final = 0.9
+"""Share of the steps in which a rank sends its first message after that of another rank."""
 
 
 def _granted(edge: Edge, messages: Ints) -> Floats:
@@ -232,11 +263,10 @@ def usual_of(durations: Floats) -> tuple[float, float]:
     return usual, max(COSTLY * usual, _NOISE * neighbours)
 
 
-def judge(line: Timeline, durations: Floats, roles_differ: bool) -> Verdicts:
-    """Who or what makes the slow steps slow.
+def judge(line: Timeline, durations: Floats) -> Verdicts:
+    """Who or what makes the slow steps slow, each rank compared with itself in other steps.
 
-    durations: float64[steps] ns. roles_differ: ranks are late by design (stages of a pipeline), so
-    that no rank is compared with others.
+    durations: float64[steps] ns.
     """
     usual, jitter = usual_of(durations)
     extra = durations - usual
@@ -244,7 +274,7 @@ def judge(line: Timeline, durations: Floats, roles_differ: bool) -> Verdicts:
     blamed: list[Blame | None] = [None] * len(durations)
     network = [False] * len(durations)
     fine = ~slow
-    if roles_differ or not slow.any() or not fine.any():
+    if not slow.any() or not fine.any():
         return Verdicts(usual, slow, extra, blamed, network)
     late = _excess(line.delay, fine).sum(axis=1)
     late_grants = _excess(line.granted, fine).sum(axis=1)
