@@ -412,7 +412,7 @@ class _Job:
         for reason, together in groupby(reasons, key=_alike):
             entries = list(together)
             count = len(entries)
-            if reason is not None:
+            if reason is not None and (count > 1 or not reason[1]):
                 causes = [entry[1] for entry in entries if entry is not None]
                 usual = _usual_before(part, first)
                 cost = float(np.nansum(part.durations[first : first + count] - usual))
@@ -435,9 +435,9 @@ class _Job:
         if not slow:
             return None
         receivers, senders = {edge.dst for edge in slow}, {edge.src for edge in slow}
-        if len(senders) > 1 and len(receivers) == 1:
-            return receivers.pop()
-        return part.epoch.edges[int(np.argmax(slower))].src
+        if len(senders) == 1:
+            return senders.pop()
+        return receivers.pop() if len(receivers) == 1 else None
 
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""

@@ -48,6 +48,9 @@ class Timeline(NamedTuple):
     """That an edge sends in the last collective, at most."""
     is_complete: bool
     """Whether the collectives of all edges are known."""
+    has_inputs: Bools
+    """bool[ranks]: the taps show data to the rank, and the number of messages of all data to and
+    from it repeats itself. Of other ranks nobody knows why they are late."""
     moving: Floats
     """float64[steps, edges]: time per message of more than one packet, from first to last."""
     first_data: Floats
@@ -147,8 +150,21 @@ def timeline(epoch: Epoch) -> Timeline:
     return Timeline(
         ranks, arrival, arrival - ready, granted - ready, end, payload, last_messages,
         all(part is not None and len(part) == count for part in parts),
+        _has_inputs(ranks, edges, parts),
         moving, first_data, last_data,
     )  # fmt: skip
+
+
+def _has_inputs(ranks: Sequence[int], edges: Sequence[Edge], parts: Sequence[Ints | None]) -> Bools:
+    known = [part is not None for part in parts]
+    into = {edge.dst for edge, is_known in zip(edges, known, strict=True) if is_known}
+    irregular = {
+        end
+        for edge, is_known in zip(edges, known, strict=True)
+        if not is_known
+        for end in (edge.src, edge.dst)
+    }
+    return np.array([rank in into and rank not in irregular for rank in ranks], bool)
 
 
 def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
@@ -284,7 +300,8 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
             continue
         rank = int(np.argmax(late[step]))
         others = np.delete(late[step], rank)
-        alone = not len(others) or float(others.max()) < 0.6 * late[step, rank]
+        alone = len(others) > 1 and float(others.max()) < 0.6 * late[step, rank]
+        alone = alone and bool(line.has_inputs[rank])
         if late[step, rank] >= 0.5 * extra[step] and alone:
             launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
             cause: Cause = "late_grants" if launched_late else "late_data"
