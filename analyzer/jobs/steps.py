@@ -364,28 +364,72 @@ def components(edges: Sequence[Edge]) -> list[list[Edge]]:
     return list(joined.values())
 
 
+class _Bundle(NamedTuple):
+    """Edges that carry data between the same addresses in turn: queue pairs of one connection, or
+    channels."""
+
+    whole: Edge
+    """The messages of all of them."""
+    edges: list[Edge]
+
+
+def _bundles(edges: Sequence[Edge]) -> list[_Bundle]:
+    """Edges of the same addresses that carry as many messages of the same size at the same time."""
+    by_pair: dict[tuple[int, int], list[list[Edge]]] = defaultdict(list)
+    for edge in sorted(edges, key=lambda edge: (len(edge.begun_ns), edge.flow)):
+        bundles = by_pair[edge.src, edge.dst]
+        if bundles and _takes_turns(bundles[-1][0], edge):
+            bundles[-1].append(edge)
+        else:
+            bundles.append([edge])
+    return [_Bundle(_merged(some), some) for bundles in by_pair.values() for some in bundles]
+
+
+def _takes_turns(edge: Edge, other: Edge) -> bool:
+    count, more = len(edge.begun_ns), len(other.begun_ns)
+    size, larger = sorted((float(np.median(edge.bytes)), float(np.median(other.bytes))))
+    together = min(edge.begun_ns[-1], other.begun_ns[-1]) - max(edge.begun_ns[0], other.begun_ns[0])
+    whole = max(edge.begun_ns[-1], other.begun_ns[-1]) - min(edge.begun_ns[0], other.begun_ns[0])
+    alike = abs(more - count) <= max(2, 0.1 * count) and larger <= 1.5 * max(size, 64)
+    return bool(alike and together >= 0.8 * whole)
+
+
+def _merged(edges: Sequence[Edge]) -> Edge:
+    if len(edges) == 1:
+        return edges[0]
+    begun = np.concatenate([edge.begun_ns for edge in edges])
+    order = np.argsort(begun, kind="stable")
+    return edges[0]._replace(
+        begun_ns=begun[order],
+        ended_ns=np.concatenate([edge.ended_ns for edge in edges])[order],
+        bytes=np.concatenate([edge.bytes for edge in edges])[order],
+    )
+
+
 def _divided(edges: list[Edge]) -> list[Group]:
     """The jobs of edges that share addresses: those of another rhythm are another job."""
-    rhythms = [(rhythm_of(e.begun_ns, e.ended_ns, e.bytes), e) for e in edges]
-    found = sorted(
-        ((rhythm, edge) for rhythm, edge in rhythms if rhythm is not None),
-        key=lambda pair: (pair[0].irregularity, -len(pair[1].begun_ns)),
-    )
-    left = {edge.flow: edge for edge in edges}
-    own = {edge.flow: rhythm for rhythm, edge in found}
+    bundles = {bundle.whole.flow: bundle for bundle in _bundles(edges)}
+    own = {
+        flow: rhythm
+        for flow, (edge, _) in bundles.items()
+        if (rhythm := rhythm_of(edge.begun_ns, edge.ended_ns, edge.bytes)) is not None
+    }
+    left = dict(bundles)
     groups: list[Group] = []
-    for rhythm, clock in found:
-        if clock.flow not in left:
+    for flow in sorted(own, key=lambda flow: (own[flow].irregularity, -len(bundles[flow].edges))):
+        if flow not in left:
             continue
+        clock, rhythm = bundles[flow].whole, own[flow]
         starts = _starts(clock, rhythm)
         members = [
-            edge
-            for edge in left.values()
-            if edge is clock or _keeps_step(edge, own.get(edge.flow), starts, rhythm)
+            bundle.whole
+            for bundle in left.values()
+            if bundle.whole is clock
+            or _keeps_step(bundle.whole, own.get(bundle.whole.flow), starts, rhythm)
         ]
-        for edge in members:
-            del left[edge.flow]
-        groups.append(_group(members, own, rhythm, clock))
+        group = _group(members, own, rhythm, clock)
+        group.edges = [edge for whole in members for edge in left.pop(whole.flow).edges]
+        groups.append(group)
     return _joined_epochs(_with_rest(groups, list(left.values())))
 
 
@@ -485,17 +529,17 @@ def _joined_epochs(groups: list[Group]) -> list[Group]:
     return joined
 
 
-def _with_rest(groups: list[Group], rest: list[Edge]) -> list[Group]:
+def _with_rest(groups: list[Group], rest: list[_Bundle]) -> list[Group]:
     """Edges without a rhythm, such as exchanges of sizes that vary: each is of the job of its
     addresses in whose steps it is active at the same times, else of a job of its own."""
-    left = []
-    for edge in rest:
+    left: list[Edge] = []
+    for edge, members in rest:
         near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses) and g.clocks]
         spread = [_spread(edge, group) for group in near]
         if spread and min(spread) < _SPREAD:
-            near[int(np.argmin(spread))].edges.append(edge)
+            near[int(np.argmin(spread))].edges += members
         else:
-            left.append(edge)
+            left += members
     return groups + [Group(component) for component in components(left)]
 
 
@@ -619,10 +663,13 @@ class _Clock(NamedTuple):
 def _clocks_of(edges: Sequence[Edge], clocks: Sequence[tuple[Edge, Rhythm]]) -> list[_Clock]:
     """The clocks of an epoch: the same edges, or those of the same hosts after a restart."""
     found, idle = [], idle_times(edges)
+    by_pair: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+    for bundle in _bundles(edges):
+        by_pair[bundle.whole.src, bundle.whole.dst].append(bundle.whole)
     for clock, rhythm in clocks:
         size = float(np.median(clock.bytes))
-        alike = [e for e in edges if (e.src, e.dst) == (clock.src, clock.dst)]
-        same = [e for e in alike if e.flow == clock.flow] or alike
+        alike = by_pair[clock.src, clock.dst]
+        same = [edge for edge in alike if edge.flow == clock.flow] or alike
         if same:
             edge = min(same, key=lambda edge: abs(float(np.median(edge.bytes)) - size))
             found.append(_Clock(edge.begun_ns, edge.bytes, rhythm, idle))
