@@ -10,7 +10,7 @@ one of LAYOUTS, with the tests that NCCL's sender itself makes before it uses an
 packet fits two layouts. Where bytes are cut off, no rank is read that another layout could put
 elsewhere.
 
-Source: `struct ncclIbSendFifo`, `ncclIbPostFifo` and `ncclIbIsend` in NCCL's src/transport/net_ib.cc.
+Source: NCCL's src/transport/net_ib.cc, `struct ncclIbSendFifo` and the functions that use it.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ GRANT_COLUMNS: Final = (
     GrantColumn("reason", "u1", "", "without a rank: 1 cut off, 2 several ranks", 0),
 )
 """The fields of the records, in their order; `row` comes first in GRANT_ROW."""
+GRANT_COLUMN: Final = {column.name: column for column in GRANT_COLUMNS}
 
 GRANT_ROW: Final = np.dtype(
     [("row", "i8"), *((c.name, c.dtype) for c in GRANT_COLUMNS)], align=True
