@@ -33,7 +33,7 @@ _EPB_FLAGS: Final = 4 << 16 | 2  # epb_flags, 4 bytes
 _FRONT_WORDS, _BEHIND_WORDS = 7, 4
 """Bytes of an enhanced packet block before and after its data."""
 _RECORD_WORDS: Final = RECORD_BYTES // 4
-_COMMON_WORDS: Final = 24
+_COMMON_WORDS: Final = 32
 """Bytes of a frame at the default snap length: copied without a loop."""
 _BUFFER_BYTES: Final = 12 << 20
 """Size for the contents of a default ring at wake-up. Each round costs hundreds of
