@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...analyzer.capture.pcapng_writer import MARK
-from ...analyzer.decode.grants import GRANT_COLUMN, GRANT_COLUMNS, REASONS
+from ...analyzer.decode.grants import GRANT_COLUMN, GRANT_COLUMNS, RANK_KNOWN, REASONS
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.wire.bth import (
@@ -220,9 +220,10 @@ def _grants(table: PacketTable) -> dict[int, dict[str, int]]:
 
 def _say_grant(texts: list[str], fields: list[str], grant: dict[str, int]) -> None:
     number = f" {grant['number']}" if "number" in grant else ""
-    rank = f"rank {grant['rank']}" if "rank" in grant else f"a rank: {REASONS[grant['reason']]}"
-    size = f", {human.size(grant['slot_bytes'])}" if "slot_bytes" in grant else ""
-    texts.append(f"NCCL's grant{number} to {rank}{size}")
+    size = f", {human.message_size(grant['slot_bytes'])}" if "slot_bytes" in grant else ""
+    reason = REASONS[grant.get("reason", RANK_KNOWN)]
+    rank = f" to rank {grant['rank']}" if "rank" in grant else f" without a rank ({reason})"
+    texts.append(f"NCCL's grant{number}{rank}{size}")
     fields += [f"grant_{name}={grant[name]}" for name in _GRANT_FIELDS if name in grant]
 
 

@@ -12,6 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from batches import decode
+from encapsulations import (
+    erspan2,
+    erspan3,
+    ethernet,
+    flow_sample,
+    gre,
+    ipv4,
+    raw_header,
+    sflow,
+    udp,
+    vxlan,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,7 +94,7 @@ def frame(
     bth = struct.pack(">BBHII", opcode, 0x40, 0xFFFF, 0x11, 0x8000_0005)
     reth = struct.pack(">QII", table_address, 0x1234_5678, length)
     rest = bth + reth + payload + bytes(4)
-    udp = struct.pack(">HHHH", 50_000, 4791, 8 + len(rest), 0)
+    datagram = struct.pack(">HHHH", 50_000, 4791, 8 + len(rest), 0)
     if ipv6:
         addresses = bytes.fromhex("20010db8" + "00" * 11 + "01" + "20010db8" + "00" * 11 + "02")
         ip = struct.pack(">IHBB", 0x6000_0000, 8 + len(rest), 17, 64) + addresses
@@ -91,7 +103,7 @@ def frame(
         ip += bytes([10, 0, 0, 1, 10, 0, 0, 2])
     tag = struct.pack(">HH", 0x8100, 100) if vlan else b""
     ethertype = struct.pack(">H", 0x86DD if ipv6 else 0x0800)
-    return bytes(6) + b"\x02" + bytes(5) + tag + ethertype + ip + udp + rest
+    return bytes(6) + b"\x02" + bytes(5) + tag + ethertype + ip + datagram + rest
 
 
 BODY_AT = 14 + 20 + 8 + 12 + 16
@@ -193,6 +205,28 @@ def test_the_lengths_are_the_least(version: int) -> None:
     grants = decode([whole[: rank_ends - 1]], wire=[len(whole)]).grants
     assert grants is not None
     assert grants["rank"].tolist() == [-1]
+
+
+INNER = frame(body(3, [Entry()]))
+MIRRORS = {
+    "erspan II": ethernet(0x0800, ipv4(47, erspan2(INNER))),
+    "erspan III": ethernet(0x0800, ipv4(47, erspan3(INNER))),
+    "gre of ip": ethernet(0x0800, ipv4(47, gre(0x0800, INNER[14:]))),
+    "vxlan": ethernet(0x0800, ipv4(17, vxlan(INNER))),
+    "sflow": ethernet(0x0800, ipv4(17, udp(6343, sflow(flow_sample(raw_header(INNER)))))),
+}
+
+
+@pytest.mark.parametrize("name", MIRRORS)
+def test_mirrors(name: str) -> None:
+    """Also between packets of other mirrors, and cut by the mirror itself."""
+    for frames in ([MIRRORS[name]], [frame(bytes(64)), MIRRORS[name], frame(bytes(64))]):
+        assert told(*frames) == [ONE | {"layout": 3}]
+
+
+def test_a_sample_that_is_too_short() -> None:
+    cut = ethernet(0x0800, ipv4(17, udp(6343, sflow(flow_sample(raw_header(INNER, held=96))))))
+    assert told(cut) == [{"reason": CUT}]
 
 
 def test_other_packets() -> None:
