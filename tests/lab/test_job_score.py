@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from rocescope.analyzer.results.jobs import TrainingJob
 
 from .job_runs import KINDS, TRAINING, again, drawn
 from .job_score import CAUSES, Json, Score, complete, durations, score, table
+from .job_views import VIEWS, read, views_of
 
 SLOW = (("job:kind=ddp,steps=8,jitter=0.3%",), ("slow-gpu:rank=2,from=4,factor=1.4",))
 CONGESTED = (("job:kind=ddp,steps=8",), ("congested-link:link=leaf1>spine1,from=4,factor=0.1",))
@@ -189,6 +192,48 @@ def test_every_mistake_fails_its_check(
     made = score("run", truth, result)
     assert set(_problems(made)) == checks
     assert "run" in made.line() and "100" in table([made])
+
+
+def test_a_narrow_view_may_say_less_but_nothing_wrong() -> None:
+    """Mistakes that are silence are none; the others stay."""
+    silent = ("_without_jobs", "_ended_early")
+    for run, spoil, checks in MISTAKES:
+        truth = training_run(*run).truth
+        result = copy.deepcopy(_result(truth))
+        spoil(result)
+        found = set(_problems(score("run", truth, result, narrow=True)))
+        assert found <= checks
+        if spoil.__name__ in silent:
+            assert not found - {"cost"}
+        if spoil.__name__ in ("_blamed", "_late", "_longer", "_merged"):
+            assert found
+
+
+def test_views_keep_what_they_say(tmp_path: Path) -> None:
+    made = training_run(*SLOW)
+    folder = tmp_path / "0001-slow-gpu-ddp"
+    folder.mkdir()
+    for name, seen in made.captures().items():
+        (folder / f"{name}.pcap").write_bytes(b"".join(made.pcap(seen, 128)))
+    (folder / "truth.json").write_text(json.dumps(made.truth))
+    whole = {path.name: read(path) for path in folder.glob("*.pcap")}
+    counts = {}
+    for view in views_of(folder, tmp_path / "views", list(VIEWS)):
+        captures = {path.name: read(path) for path in view.glob("*.pcap")}
+        name = view.name.partition(":")[2]
+        counts[name] = sum(map(len, captures.values()))
+        truth = json.loads((view / "truth.json").read_text())
+        left = len(complete(truth["jobs"][0]))
+        assert left == 8 if name in ("snap96", "one-file", "clocks") else left <= 8
+        if name == "middle":
+            assert 3 <= left <= 5
+        if name == "snap96":
+            assert (
+                max(len(record.data) for records in captures.values() for record in records) == 96
+            )
+    total = sum(map(len, whole.values()))
+    assert counts["snap96"] == counts["one-file"] == counts["clocks"] == total
+    assert counts["sampled"] < total / 2.9 and counts["one-link"] == len(whole["leaf1-spine1.pcap"])
 
 
 def test_the_result_has_the_fields_that_the_scorer_reads() -> None:
