@@ -217,6 +217,10 @@ class DecodeCounters:
         """Rows with an opcode of MRC."""
         return self.noted(outcomes.MRC_PACKETS)
 
+    def small_writes(self) -> int:
+        """Rows of a size that NCCL's clear-to-send has."""
+        return self.noted(outcomes.SMALL_WRITES)
+
     def icrc(self, tap: int | None = None) -> dict[str, int]:
         """Rows by ICRC state: `unchecked`, `ok`, `bad`, `truncated`."""
         kinds = {

@@ -25,6 +25,7 @@ from . import headers, outcomes
 from .control import CmMessage, cm_messages, pause_frame
 from .counters import CounterArrays, DecodeCounters
 from .extensions import SCRATCH_BYTES, icrc
+from .grants import MOST_GRANT_BYTES, WRITE_ONLY, grant_rows
 from .headers import (
     BTH_BYTES,
     ICRC_BYTES,
@@ -370,6 +371,8 @@ def decode_rows(
         if position != 0 and bth + position + 16 <= readable:
             dma_length = be32(data, bth + position + 12)
             flags |= packets.HAS_RETH
+            if opcode == WRITE_ONLY and dma_length <= MOST_GRANT_BYTES:
+                note[t, outcomes.SMALL_WRITES] += 1
         src_qp: Int = 0
         position = layout >> 24
         if position != 0 and bth + position + 8 <= readable:
@@ -485,6 +488,7 @@ class Decoder:
         frames = replace(frames, data=data)
         general_services = self.counters.general_services_packets()
         mrc_packets = self.counters.mrc_packets()
+        small_writes = self.counters.small_writes()
         tables, done = [], 0
         # Batches resemble each other: after one with mirrors, skip the search for the first.
         if not self._encapsulated or not len(frames):
@@ -509,6 +513,8 @@ class Decoder:
             if self.flow_labels.decide(table, mrc):
                 mrc = mrc_rows(table, frames.data, frames.base_offset, self._trimmed_dscp)
             table = replace(table, mrc=mrc)
+        if self.counters.small_writes() > small_writes:
+            table = replace(table, grants=grant_rows(table, frames.data, frames.base_offset))
         return table
 
     def _unwrapped(self, frames: FrameBatch, first: int) -> list[PacketTable]:

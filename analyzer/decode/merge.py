@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..wire.packets import I64, PacketTable, joined_mrc
+from ..wire.packets import I64, SIDE_RECORDS, PacketTable, joined
 
 # Sorts the rows of one capture by time when times are not those of the capture.
 
@@ -237,14 +237,15 @@ def _interleaved(tables: list[PacketTable]) -> PacketTable:
     order = np.argsort(np.concatenate([t.time_ns for t in tables]), kind="stable")
     merged = PacketTable.empty(len(order))
     for name, column in merged.columns():
-        joined = np.concatenate([getattr(table, name) for table in tables])
+        unsorted = np.concatenate([getattr(table, name) for table in tables])
         # Every index is in range; "clip" only spares numpy the check and a buffer.
-        np.take(joined, order, out=column, mode="clip")
-    mrc = joined_mrc(tables)
-    if mrc is not None:
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        mrc["row"] = place[mrc["row"]]
-        mrc.sort(order="row")
-        merged = replace(merged, mrc=mrc)
+        np.take(unsorted, order, out=column, mode="clip")
+    for name in SIDE_RECORDS:
+        records = joined(tables, name)
+        if records is not None:
+            place = np.empty(len(order), np.int64)
+            place[order] = np.arange(len(order))
+            records["row"] = place[records["row"]]
+            records.sort(order="row")
+            merged = replace(merged, **{name: records})
     return merged

@@ -73,4 +73,5 @@ MRC_PACKETS = 11  # rows with an opcode of MRC
 ENCAPSULATED = 12  # frames encapsulated in mirrors or tunnels
 INNER_FRAMES = 13  # frames found inside mirrored ones, counted at their tap
 UNSIZED_PACKETS = 14  # rows with 0 as their IP length
-N_NOTES = 15
+SMALL_WRITES = 15  # rows of a size that NCCL's clear-to-send has, see grants.py
+N_NOTES = 16

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import UNSET
 
 from ...kernels.kernel import Ints
+from ..jobs.training import TrainingJobs
 from ..measures.hops.hops import TapHops
 from ..measures.measuring import Measuring
 from ..measures.spraying import tap_places
@@ -50,6 +51,8 @@ class Case:
     this analysis states it."""
     failed_in_logs: Collection[int] = ()
     """Flows whose queue pair the logs of the job report as failed."""
+    training: TrainingJobs = TrainingJobs([], [])
+    """Training jobs, and what the network costs them."""
 
     @property
     def is_whole(self) -> bool:

@@ -18,7 +18,7 @@ from ..track.state import REQUESTS, RESPONSES
 from ..wire.bth import PSN_HALF, PSN_MASK
 from ..words import printable
 from .case import Case, lost_or_late, priorities_of, queue_pairs, unmapped
-from .finders import captures, delays, hosts, losses, marks, moves, mrc, placement
+from .finders import captures, delays, hosts, jobs, losses, marks, moves, mrc, placement
 from .finders.captures import clocks_ahead_ns
 from .finders.delays import spans_of, too_short
 from .finding import (
@@ -42,6 +42,7 @@ FINDERS = (
     *marks.FINDERS,
     *hosts.FINDERS,
     *placement.FINDERS,
+    *jobs.FINDERS,
 )
 """All finders; what they declare decides their order, see `in_order`."""
 
@@ -59,7 +60,7 @@ def diagnose(case: Case) -> Diagnosis:
         findings += new
         for cause in new:
             known.add(cause)
-    findings = known.remaining(findings)
+    findings = jobs.with_costs(case, known.remaining(findings))
     findings.sort(key=rank)
     findings = bounded(case, findings)
     passed = healthy(case, findings)
@@ -269,8 +270,11 @@ def _answers(case: Case) -> Iterator[str]:
         yield f"{counted(acks, 'ACK')}: no NAK, no RNR NAK"
     if case.ended.flows_in_trouble or any(death_of(case, flow) for flow in flows):
         return
+    hung = {flow for job in case.training.jobs if job.hang is not None for flow in job.flows}
     unknown = [
-        flow for flow in flows if may_be_answered(case, flow) or _may_have_waited(case, flow)
+        flow
+        for flow in flows
+        if flow.id in hung or may_be_answered(case, flow) or _may_have_waited(case, flow)
     ]
     checked = queue_pairs(flows) - queue_pairs(unknown)
     if checked:

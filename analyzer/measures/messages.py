@@ -24,11 +24,11 @@ packets (Karn's rule), nor for packets that a later ACK covers
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 
-from ...kernels.kernel import Int, Ints, inlined, subkernel
+from ...kernels.kernel import Int, Int32s, Ints, inlined, subkernel
 from ...kernels.records import NamedTuple, Record, Records
 from ..results.flow import Latency, Messages
 from ..statistics.histogram import HistogramPool, Histograms, observe
@@ -50,6 +50,7 @@ from ..wire import bth
 from ..wire.bth import psn_add, psn_distance, unwrapped
 from ..wire.packets import ACK_REQUEST, HAS_AETH, HAS_RETH
 from . import open_messages
+from .message_log import MESSAGE, MessageLog
 from .open_messages import (
     ASSEMBLY_FIELDS,
     ENTRY,
@@ -183,7 +184,10 @@ class MessageArrays(NamedTuple):
     rings: Records
     """ENTRY[flows * MOST_ENTRIES]: rings of flows with outstanding requests, see `awaiting`."""
     used: Ints
-    """int64[2]: shelves, and entries of rings, that were handed out."""
+    """int64[3]: shelves, and entries of rings, that were handed out; records of `log`."""
+    log: Records
+    """MESSAGE[rows of a batch, or 0]: messages that the batch completes; without room none is
+    logged."""
 
 
 @subkernel
@@ -201,7 +205,8 @@ def empty(flows: int) -> MessageArrays:
         np.zeros(flows, PIECE),
         np.zeros((flows, PIECES), PIECE),
         np.zeros(flows * MOST_ENTRIES, ENTRY),
-        np.zeros(2, np.int64),
+        np.zeros(3, np.int64),
+        np.zeros(0, MESSAGE),
     )
 
 
@@ -229,6 +234,9 @@ _CLASS: Final = bth.OPCODE_CLASS | np.where(
     np.isin(bth.TRANSPORT_OF, (bth.RC, bth.RD, bth.XRC, bth.MRC)), _RELIABLE, 0
 ).astype(np.uint16)
 _ATOMIC_BYTES: Final = 8
+_WRITE_ONLY: Final = 0x0A  # of RC
+_LOGGED: Final = 2
+"""Item of `used` that counts the records of `log`."""
 
 
 @subkernel
@@ -311,6 +319,7 @@ def _update(arrays: MessageArrays, histograms: Histograms, rows: Rows) -> None:
         if bits & bth.BEGINS and bits & bth.ENDS:
             s.messages += 1
             observe(histograms, f, open_messages.SIZE, payload)
+            _note(arrays, f, payload, time, time, _may_grant(np.int64(rows.opcode[i]), payload))
             if bits & _RELIABLE:
                 wants |= open_messages.COMPLETION
                 wait(arrays.rings, arrays.used, s, number, wants, time, time)
@@ -334,6 +343,31 @@ def _acknowledge(
         number = psn_add(number, -1)
         acknowledged(s, number, time)
         answered(arrays.rings, histograms, s, f, number, False, False, False, False, time)
+
+
+@inlined
+def _may_grant(opcode: Int, payload: Int) -> bool:
+    """Whether a message of one packet has the form of a grant of NCCL, see `decode/grants.py`: an
+    RDMA WRITE without immediate of one entry of 32 or 64 bytes, or of up to 8."""
+    return bool(opcode == _WRITE_ONLY and payload % 32 == 0 and 32 <= payload <= 512)
+
+
+@inlined
+def _note(
+    arrays: MessageArrays, f: Int, payload: Int, begun: Int, ended: Int, may_grant: bool
+) -> None:
+    """Log a completed message."""
+    at = arrays.used[_LOGGED]
+    if at == len(arrays.log):
+        return
+    record = arrays.log[at]
+    record.begun_ns = begun
+    record.ended_ns = ended
+    record.bytes = payload
+    record.flow = f
+    record.messages = 1
+    record.may_grant = may_grant
+    arrays.used[_LOGGED] = at + 1
 
 
 @inlined
@@ -379,6 +413,7 @@ def _assemble(
             s.messages += 1
             observe(histograms, f, open_messages.SIZE, c.bytes)
             observe(histograms, f, open_messages.DURATION, c.ended - c.begun)
+            _note(arrays, f, c.bytes, c.begun, c.ended, False)
             if bits & _RELIABLE:
                 wants = open_messages.COMPLETION | (open_messages.WATCHED if c.watched else 0)
                 last = psn_add(np.int64(c.next), -1)
@@ -402,11 +437,38 @@ class MessageStatistics(PerFlow[MessageArrays]):
     def __init__(self) -> None:
         super().__init__(empty(0))
         self._histograms = HistogramPool(open_messages.KINDS)
+        self.log: MessageLog | None = None
+        """Set where training jobs are asked for."""
 
     def update(self, batch: TrackedBatch) -> None:
         """Count a batch; batches must come in capture order."""
         self.grow(batch.n_flows)
+        if self.log is not None and len(self.arrays.log) < len(batch):
+            self.arrays = self.arrays._replace(log=np.zeros(len(batch), MESSAGE))
+        self.arrays.used[_LOGGED] = 0
         _update(self.arrays, self._histograms.arrays, batch.rows)
+        if self.log is not None:
+            self.log.add(self.arrays.log[: self.arrays.used[_LOGGED]])
+            if (grants := batch.table.grants) is not None:
+                self.log.add_grants(batch.flow[grants["row"]], grants)
+
+    def open_ns(self) -> dict[int, int]:
+        """By flow: time of the last packet of the message that it sends, if it is not complete."""
+        growing = self.arrays.current[: self.known_flows]
+        flows = np.flatnonzero(growing["open"])
+        return dict(zip(flows.tolist(), growing["ended"][flows].tolist(), strict=True))
+
+    def keep(self, kept: Kept) -> None:
+        """Only these flows stay."""
+        super().keep(kept)
+        if self.log is not None:
+            self.log.keep(kept)
+
+    def merge(self, other: Self, flow_map: Int32s) -> None:
+        """Take the flows of another measure; see `PerFlow.merge`."""
+        super().merge(other, flow_map)
+        if self.log is not None and other.log is not None:
+            self.log.merge(other.log, flow_map)
 
     def messages(self, flow: int) -> Messages:
         """Statistics of one flow's messages as if the capture ended here.
@@ -477,7 +539,7 @@ _EDGES: Final = bth.BEGINS | bth.ENDS
 _END = np.dtype(
     [("time_ns", "i8"), ("flow", "i4"), ("psn", "u4"), ("begins", "u1"), ("ends", "u1")]
 )
-MESSAGE = np.dtype([("flow", "i4"), ("begun_ns", "i8"), ("ended_ns", "i8")])
+TIMED = np.dtype([("flow", "i4"), ("begun_ns", "i8"), ("ended_ns", "i8")])
 """One message. A message whose last packet was not seen ends with its first one."""
 
 
@@ -524,13 +586,13 @@ class MessageTimes:
         self._count = sum(map(len, parts))
 
     def messages(self) -> Records:
-        """MESSAGE records, by flow, then in the order of PSNs."""
+        """TIMED records, by flow, then in the order of PSNs."""
         ends = np.concatenate([np.zeros(0, _END), *self._parts])
         by_flow = np.argsort(ends["flow"], kind="stable")
         ends = ends[by_flow]
         ends = ends[np.lexsort((unwrapped(ends["psn"]), ends["flow"]))]
         first = np.flatnonzero(ends["begins"])
-        messages = np.zeros(len(first), MESSAGE)
+        messages = np.zeros(len(first), TIMED)
         messages["flow"] = ends["flow"][first]
         messages["begun_ns"] = messages["ended_ns"] = ends["time_ns"][first]
         after = first + 1  # of several packets: the last one follows the first one by PSN

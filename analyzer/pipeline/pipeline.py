@@ -3,7 +3,7 @@ diagnose, conclude."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ from ..filtering.compiler import FlowName, Ranks
 from ..jobs.files import named
 from ..jobs.job import FollowedLogs, Job
 from ..jobs.join import Join, Joined
+from ..jobs.training import Sources, TrainingJobs, training_jobs
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
+from ..measures.message_log import MessageLog
 from ..measures.messages import MessageTimes
 from ..results.analysis import Analysis, RdmaPort
 from ..results.base import Event
@@ -98,6 +100,7 @@ class Pipeline:
         self.measuring = Measuring(options.window_ns, many_taps, checked)
         self.measuring.filtered = options.filter is not None
         self.measuring.address_beyond = registry.endpoints.beyond
+        self.measuring.messages.log = MessageLog()
         if self.job is not None:
             self.measuring.message_times = MessageTimes(newest=options.follow)
 
@@ -218,6 +221,22 @@ class Pipeline:
                 owners[number] = known
         return owners
 
+    def _training_jobs(self, owners: Mapping[int, Owner]) -> TrainingJobs:
+        measuring, log = self.measuring, self.measuring.messages.log
+        if log is None:
+            return TrainingJobs([], [])
+        sources = Sources(
+            messages=log.messages(),
+            flows=measuring.tracker.flows,
+            addresses=self.registry.endpoints.texts(),
+            grants=log.grants,
+            owners=owners,
+            open_ns=measuring.messages.open_ns(),
+            until_ns=measuring.clock.now_ns or 0,
+            taps=len(self.registry.taps),
+        )
+        return training_jobs(sources)
+
     # --- diagnose and conclude ---------------------------------------------------------------
 
     def glance(self) -> Summary:
@@ -265,6 +284,7 @@ class Pipeline:
         mrc = None if summary.mrc is None else summary.mrc.whole(self.uses_outer_labels())
         imbalance = summary.imbalance()
         hops, losses, clocks = summary.hops()
+        jobs = self._training_jobs(owners)
         case = Case(
             measuring=measuring,
             registry=registry,
@@ -281,6 +301,7 @@ class Pipeline:
             filtered=filtered or measuring.ended.in_part,
             dscp_priority=options.dscp_priority,
             failed_in_logs=joined.failed,
+            training=jobs,
         )
         checks = measuring.conformance
         return Analysis(
@@ -288,6 +309,7 @@ class Pipeline:
             complete=complete,
             captures=captures,
             diagnosis=diagnose(case),
+            jobs=list(jobs.jobs),
             flows=flows if options.flow_order is None else options.flow_order(flows),
             connections=with_ranks(summary.connections, flows),
             imbalance=imbalance,

@@ -15,6 +15,7 @@ from .base import Event, Imbalance, Quantiles, Record, Series, about
 from .captures import CaptureSummary, Ended, MirrorChecks
 from .diagnosis import Diagnosis
 from .flow import Connection, Flow
+from .jobs import TrainingJob
 from .mrc import Mrc, SegmentList
 
 # Hops between taps, and ranks of the job, as results.
@@ -380,6 +381,7 @@ class Analysis(Record, frozen=True, kw_only=True):
     complete: Annotated[bool, about("False when the analysis was interrupted")]
     captures: list[CaptureSummary]
     diagnosis: Diagnosis
+    jobs: Annotated[list[TrainingJob], about("training jobs that the packets show")] = []
     flows: list[Flow]
     connections: list[Connection]
     imbalance: list[Imbalance]

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from .base import Record, about
 from .flow import Owner
+from .jobs import JobCost
 
 Kind = Literal[
     "loss", "selective-loss", "blackhole", "outage", "rate-limit", "queueing", "ecn-marking",
@@ -15,6 +16,7 @@ Kind = Literal[
     "duplication", "corruption", "stalled", "receiver-not-ready", "fatal-nak",
     "timeout-recovery", "retry-storm", "dscp-mismatch", "mtu-mismatch", "pause", "mrc-path",
     "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock", "delay-step",
+    "straggler", "hang",
 ]  # fmt: skip
 """Kinds of findings; docs/diagnosis.md defines each."""
 Severity = Literal["critical", "warning", "note"]
@@ -99,6 +101,9 @@ class Finding(Record, frozen=True, kw_only=True):
     )
     share_high_percent: float | None = None
     cost_ns: Annotated[int | None, about("time that all affected queue pairs lost; null: unknown")]
+    job_cost: Annotated[
+        list[JobCost], about("what training jobs lose, where their steps show it")
+    ] = []
     confidence: Confidence
     sentence: str
     evidence: Annotated[list[Evidence], about("at most 20")]

@@ -11,7 +11,7 @@ units and meanings from `COLUMNS`.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -117,6 +117,9 @@ class PacketTable:
     mrc: NDArray[np.void] | None = None
     """No column: the MRC packets among the rows, `decode.mrc.MRC_ROW` in ascending order of
     their `row`; None when there are none."""
+    grants: NDArray[np.void] | None = None
+    """No column: NCCL's clear-to-send packets among the rows, `decode.grants.GRANT_ROW` in
+    ascending order of their `row`; None when there are none."""
     answered_psn: U32 | None = derived(
         np.uint32, "", "PSN that a SACK or NACK of MRC refers to; `psn` for other packets"
     )
@@ -159,27 +162,18 @@ class PacketTable:
 
     def slice(self, start: int, stop: int) -> Self:
         """Rows start..stop as views; nothing is copied."""
-        mrc = self.mrc
-        if mrc is not None:
-            first, last = np.searchsorted(mrc["row"], (start, max(start, stop)))
-            mrc = mrc[first:last].copy()
-            mrc["row"] -= start
-        return self._picked(slice(start, stop), mrc)
+        return self._picked(slice(start, stop), lambda records: _within(records, start, stop))
 
     def take(self, rows: NDArray[Any]) -> Self:
         """The rows selected by an index or boolean array, copied."""
-        mrc = self.mrc
-        if mrc is not None:
-            record_of_row = np.full(len(self), -1, np.int64)
-            record_of_row[mrc["row"]] = np.arange(len(mrc))
-            record = record_of_row[rows]
-            mrc = mrc[record[record >= 0]]
-            mrc["row"] = np.flatnonzero(record >= 0)
-        return self._picked(rows, mrc)
+        return self._picked(rows, lambda records: _selected(records, len(self), rows))
 
-    def _picked(self, rows: Any, mrc: NDArray[np.void] | None) -> Self:
+    def _picked(self, rows: Any, pick: Callable[[NDArray[np.void]], NDArray[np.void]]) -> Self:
         values: list[Any] = [a[rows] for _, a in self.columns()]
-        values.append(None if mrc is None or not len(mrc) else mrc)
+        for name in SIDE_RECORDS:
+            records = getattr(self, name)
+            picked = None if records is None else pick(records)
+            values.append(None if picked is None or not len(picked) else picked)
         values += [None if (a := getattr(self, c.name)) is None else a[rows] for c in DERIVED]
         return type(self)(*values)
 
@@ -187,15 +181,38 @@ class PacketTable:
     def concatenate(cls, tables: list[PacketTable]) -> Self:
         """All rows of `tables` in order, copied; without derived columns."""
         columns: list[Any] = [np.concatenate([getattr(t, c.name) for t in tables]) for c in COLUMNS]
-        return cls(*[*columns, joined_mrc(tables)])
+        return cls(*columns, *(joined(tables, name) for name in SIDE_RECORDS))
 
 
-def joined_mrc(tables: Sequence[PacketTable]) -> NDArray[np.void] | None:
-    """The MRC packets of `tables`, concatenated."""
+SIDE_RECORDS = ("mrc", "grants")
+"""Fields with records of some rows, in their order: structured arrays with an ascending `row`."""
+
+
+def _within(records: NDArray[np.void], start: int, stop: int) -> NDArray[np.void]:
+    """The records of rows start..stop, by their new rows."""
+    first, last = np.searchsorted(records["row"], (start, max(start, stop)))
+    within = records[first:last].copy()
+    within["row"] -= start
+    return within
+
+
+def _selected(records: NDArray[np.void], table_rows: int, rows: NDArray[Any]) -> NDArray[np.void]:
+    """The records of the rows that an index or boolean array selects, by their new rows."""
+    record_of_row = np.full(table_rows, -1, np.int64)
+    record_of_row[records["row"]] = np.arange(len(records))
+    record = record_of_row[rows]
+    selected = records[record[record >= 0]]
+    selected["row"] = np.flatnonzero(record >= 0)
+    return selected
+
+
+def joined(tables: Sequence[PacketTable], name: str) -> NDArray[np.void] | None:
+    """The records `name`, one of SIDE_RECORDS, of all tables, by the rows of their concatenation."""
     parts, start = [], 0
     for table in tables:
-        if table.mrc is not None:
-            parts.append(table.mrc.copy())
+        records = getattr(table, name)
+        if records is not None:
+            parts.append(records.copy())
             parts[-1]["row"] += start
         start += len(table)
     return np.concatenate(parts) if parts else None

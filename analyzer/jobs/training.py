@@ -1,0 +1,596 @@
+"""Training jobs as results: from messages, grants and the names of ranks to `TrainingJob`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from ...kernels.kernel import Bools, Floats, Ints, Records
+from ..measures.message_log import GrantNames
+from ..results.flow import Owner
+from ..results.jobs import (
+    Cause,
+    Hang,
+    Iterations,
+    JobEpoch,
+    JobGroup,
+    JobRank,
+    JobStep,
+    MissingRank,
+    Straggler,
+    TrainingJob,
+)
+from .steps import (
+    LEAST_IDLE,
+    SILENT_PERIODS,
+    Edge,
+    Epoch,
+    Group,
+    components,
+    edges_of,
+    groups_of,
+    idle_times,
+    shape_of,
+)
+from .waiting import COSTLY, Timeline, Verdicts, judge, timeline
+
+_SLOWER: Final = 1.3
+"""A message that takes this many times its usual time on the wire is slowed by the network."""
+_ALL_ALONG: Final = 0.05
+"""Of a step: a rank that is later than the others by this in all steps is waited for."""
+_APART_NS: Final = 2_000_000
+"""What clocks of different taps may differ by."""
+_HIDDEN: Final = 0.35
+"""Of a step: after a longer idle time the collectives of a step run while ranks compute on."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What training jobs are found by."""
+
+    messages: Records
+    """MESSAGE records, by flow, then by begin."""
+    flows: Records
+    """FLOW records."""
+    addresses: Sequence[str]
+    """Text of each address by its number."""
+    grants: Mapping[int, GrantNames]
+    """By the flow of the grants."""
+    owners: Mapping[int, Owner]
+    """By flow, as logs name them."""
+    open_ns: Mapping[int, int]
+    """By flow: last packet of a message that is not complete."""
+    until_ns: int
+    """End of the captures."""
+    taps: int
+
+
+class Slowdown(NamedTuple):
+    """Consecutive steps of a job that last longer because its transfers do."""
+
+    job: int
+    from_step: int
+    until_step: int
+    usual_ns: float
+    """What a step lasts before."""
+    cost_ns: float
+    source: str | None
+    """Address that sends or receives all messages that are slower on the wire; None: unknown."""
+
+
+class TrainingJobs(NamedTuple):
+    """All jobs, in the order of their first message, and what the network costs them."""
+
+    jobs: Sequence[TrainingJob]
+    slowdowns: Sequence[Slowdown]
+
+
+def training_jobs(sources: Sources) -> TrainingJobs:
+    """The jobs that the messages show."""
+    groups = groups_of(edges_of(sources.messages, sources.flows, sources.grants))
+    found = [_Job(sources, group, number) for number, group in enumerate(groups)]
+    jobs = [job.result() for job in found]
+    return TrainingJobs(jobs, [slow for job in found for slow in job.slowdowns])
+
+
+class _Steps(NamedTuple):
+    """The steps of one epoch."""
+
+    epoch: Epoch
+    line: Timeline
+    last_ns: Ints
+    """int64[steps]: last packet of the last message."""
+    first_ns: Ints
+    """int64[steps]: last packet of the first message to end."""
+    durations: Floats
+    """float64[steps] ns; NaN in a first step without a step before it."""
+    verdicts: Verdicts
+
+
+class _Run(NamedTuple):
+    """Consecutive steps that are slow for one reason."""
+
+    address: int | None
+    """None: slow transfers, and no message is slower where the taps see it."""
+    cause: Cause
+    usual_ns: float
+    from_step: int
+    until_step: int
+    cost_ns: float
+
+
+class _Job:
+    """One job on its way to a result."""
+
+    def __init__(self, sources: Sources, group: Group, number: int) -> None:
+        self._sources, self._group, self._number = sources, group, number
+        self._ranks = self._named_ranks()
+        self._groups = self._patterns()
+        patterns = {part.pattern for part in self._groups}
+        self._roles_differ = bool(patterns & {"pairs", "unknown"})
+        self._is_ring = patterns <= {"ring"}
+        self._is_exchange = patterns == {"exchange"}
+        self.slowdowns: list[Slowdown] = []
+
+    def result(self) -> TrainingJob:
+        """The job with its steps, if it has some."""
+        group, sources = self._group, self._sources
+        steps = [] if group.reason else self._epochs_with_steps()
+        iterations = None if group.reason else self._iterations(steps)
+        runs = self._runs(steps)
+        self.slowdowns = [
+            Slowdown(
+                self._number, run.from_step, run.until_step, run.usual_ns, run.cost_ns,
+                None if run.address is None else sources.addresses[run.address],
+            )
+            for run in runs
+            if run.cause == "slow_transfers"
+        ]  # fmt: skip
+        stragglers = [self._straggler(run, run.address) for run in runs if run.address is not None]
+        if iterations is not None:
+            iterations = self._with_waiting(iterations, steps, runs)
+        flows = {edge.flow for edge in group.edges}
+        flows |= {edge.grants for edge in group.edges if edge.grants is not None}
+        return TrainingJob(
+            id=self._number,
+            name=_letters(self._number),
+            addresses=[sources.addresses[address] for address in group.addresses],
+            ranks=self._ranks,
+            flows=sorted(flows),
+            groups=self._groups,
+            epochs=self._job_epochs(),
+            iterations=iterations,
+            iterations_reason=group.reason,
+            hang=self._hang(),
+            stragglers=stragglers,
+        )
+
+    # --- ranks and patterns ------------------------------------------------------------------
+
+    def _named_ranks(self) -> list[JobRank]:
+        """Ranks by address: from logs, else from the grants that the address gets."""
+        named: dict[int, set[tuple[int | None, str | None, Literal["grant", "log"] | None]]] = (
+            defaultdict(set)
+        )
+        for edge in self._group.edges:
+            owner = self._sources.owners.get(edge.flow)
+            granted = None if edge.grants is None else self._sources.grants.get(edge.grants)
+            if owner is not None and owner.ranks[0] is not None:
+                named[edge.src].add((owner.ranks[0], owner.host, "log"))
+            elif granted is not None and granted.rank >= 0:
+                named[edge.src].add((granted.rank, None, "grant"))
+        ranks = []
+        for address in self._group.addresses:
+            known = named.get(address) or {(None, None, None)}
+            if any(source == "log" for _, _, source in known):
+                known = {entry for entry in known if entry[2] == "log"}
+            for rank, host, source in sorted(known, key=str):
+                ranks.append(JobRank(self._sources.addresses[address], rank, host, source))
+        return ranks
+
+    def _rank_of(self, address: int) -> int | None:
+        """The rank of an address; None if it has none or several."""
+        text = self._sources.addresses[address]
+        ranks = [rank.rank for rank in self._ranks if rank.address == text]
+        return ranks[0] if len(ranks) == 1 else None
+
+    def _patterns(self) -> list[JobGroup]:
+        """Edges of one size and number of messages, joined by common addresses, are a group."""
+        epoch = max(self._group.epochs, key=lambda epoch: len(epoch.bounds_ns), default=None)
+        edges = self._group.edges if epoch is None else epoch.edges
+        alike: dict[int, list[Edge]] = defaultdict(list)
+        for edge in edges:
+            alike[int(np.median(edge.bytes)) if len(edge.bytes) else 0].append(edge)
+        if len(alike) > _MOST_SIZES:
+            alike = {0: list(edges)}
+        groups = []
+        for members in alike.values():
+            for component in components(members):
+                groups.append(self._pattern(component))
+        return groups
+
+    def _pattern(self, edges: Sequence[Edge]) -> JobGroup:
+        pairs = Counter((edge.src, edge.dst) for edge in edges)
+        granted = Counter((edge.src, edge.dst) for edge in edges if edge.grants is not None)
+        slots = {
+            granting.slot_bytes
+            for edge in edges
+            if edge.grants is not None
+            and (granting := self._sources.grants.get(edge.grants)) is not None
+        }
+        channels = granted.most_common(1)[0][1] if granted else None
+        parallel = pairs.most_common(1)[0][1]
+        pattern, order = shape_of(list(pairs))
+        return JobGroup(
+            pattern=pattern,
+            order=[self._sources.addresses[address] for address in order],
+            channels=channels,
+            queue_pairs_per_connection=None if channels is None else max(1, parallel // channels),
+            slot_bytes=slots.pop() if len(slots) == 1 and min(slots) > 0 else None,
+        )
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def _epochs_with_steps(self) -> list[_Steps]:
+        found = []
+        for epoch in self._group.epochs:
+            if len(epoch.bounds_ns) < 2:
+                continue
+            line = timeline(epoch)
+            last, first = _ends(epoch)
+            before = np.array([last[0]], np.float64) * np.nan
+            earlier = _last_before(epoch.edges, int(epoch.bounds_ns[0]))
+            if earlier is not None:
+                before[0] = last[0] - earlier
+            durations = np.concatenate([before, np.diff(last).astype(np.float64)])
+            verdicts = judge(line, durations, self._roles_differ)
+            found.append(_Steps(epoch, line, last, first, durations, verdicts))
+        return found
+
+    def _iterations(self, found: Sequence[_Steps]) -> Iterations:
+        steps: list[JobStep] = []
+        numbers = {id(epoch): number for number, epoch in enumerate(self._group.epochs)}
+        for part in found:
+            collectives = part.line.end.shape[1]
+            payload = _payload(part.epoch)
+            low, high, exact = self._network(part)
+            for k in range(len(part.last_ns)):
+                duration = part.durations[k]
+                known = not np.isnan(duration)
+                steps.append(
+                    JobStep(
+                        index=len(steps),
+                        epoch=numbers[id(part.epoch)],
+                        first_message_ns=int(part.first_ns[k]),
+                        last_message_ns=int(part.last_ns[k]),
+                        duration_ns=int(duration) if known else None,
+                        waited_ns=None,
+                        waited_for=None,
+                        waited_for_address=None,
+                        network_low_ns=_whole(low[k]) if known else None,
+                        network_high_ns=_whole(high[k]) if known else None,
+                        network_ns=_whole(exact[k]) if known else None,
+                        payload_bytes=int(payload[k]),
+                        collectives=collectives if self._is_ring else None,
+                    )
+                )
+        lasting = np.array([step.duration_ns for step in steps if step.duration_ns is not None])
+        low5, middle, high95 = np.quantile(lasting, (0.05, 0.5, 0.95)).tolist()
+        return Iterations(
+            messages_per_step=_messages_per_step(found),
+            period_p50_ns=middle,
+            period_p5_ns=low5,
+            period_p95_ns=high95,
+            boundary=self._group.boundary,
+            steps=steps,
+        )
+
+    def _network(self, part: _Steps) -> tuple[Floats, Floats, Floats]:
+        """Bounds of the network's part of each step, and its value where the pattern shows it."""
+        transfer = part.line.transfer
+        steps = len(part.last_ns)
+        busy = _busy(part.epoch)
+        nothing = np.full(steps, np.nan)
+        senders = {edge.src for edge in part.epoch.edges}
+        receivers = {edge.dst for edge in part.epoch.edges}
+        if senders != receivers or np.isnan(transfer).all():
+            return np.zeros(steps), busy, nothing
+        total = np.where(np.isnan(transfer).any(axis=1), busy, transfer.sum(axis=1))
+        last = np.nan_to_num(transfer[:, -1], nan=0.0)
+        if self._is_exchange:
+            return total, total, total
+        if not self._is_ring:
+            return np.zeros(steps), busy, nothing
+        idle = part.epoch.bounds_ns[1:-1] - part.last_ns[:-1]
+        hides = len(idle) and np.median(idle) >= _HIDDEN * np.nanmedian(part.durations)
+        if hides and self._group.boundary == "longest_idle":
+            return last, np.maximum(total, last), last
+        return last, np.maximum(total, last), nothing
+
+    def _with_waiting(
+        self, iterations: Iterations, found: Sequence[_Steps], runs: Sequence[_Run]
+    ) -> Iterations:
+        """The steps with the ranks that are waited for."""
+        waited: list[tuple[float | None, int | None]] = []
+        for part in found:
+            waited += self._waited(part)
+        for run in runs:
+            if run.cause != "slow_transfers":
+                for step in range(run.from_step, run.until_step + 1):
+                    waited[step] = waited[step][0], run.address
+            else:
+                for step in range(run.from_step, run.until_step + 1):
+                    waited[step] = waited[step][0], None
+        steps = [
+            replace(
+                step,
+                waited_ns=_whole(wait),
+                waited_for=None if address is None else self._rank_of(address),
+                waited_for_address=None if address is None else self._sources.addresses[address],
+            )
+            for step, (wait, address) in zip(iterations.steps, waited, strict=True)
+        ]
+        return replace(iterations, steps=steps)
+
+    def _waited(self, part: _Steps) -> list[tuple[float | None, int | None]]:
+        """Of each step: the wait of the median rank, and the address that most of it is for.
+
+        Only a rank whose own delay is longer than that of the others is named: its inputs were
+        there.
+        """
+        line, steps = part.line, len(part.last_ns)
+        if self._roles_differ or len(line.ranks) < 3 or np.isnan(line.waits).all():
+            return [(None, None)] * steps
+        waits = np.nan_to_num(line.waits, nan=0.0)
+        delays = np.nan_to_num(line.delay, nan=0.0)
+        arrivals = np.nan_to_num(line.arrival, nan=-np.inf)
+        result: list[tuple[float | None, int | None]] = []
+        usual = part.verdicts.usual_ns
+        for step in range(steps):
+            total: dict[int, float] = defaultdict(float)
+            for at in range(waits.shape[1]):
+                latest = int(np.argmax(arrivals[step, at]))
+                own = delays[step, at, latest] - float(np.median(delays[step, at]))
+                if own >= 0.5 * waits[step, at]:
+                    total[latest] += float(waits[step, at])
+            wait = float(waits[step].sum())
+            most = max(total, key=lambda rank: total[rank], default=None)
+            named = most is not None and total[most] >= COSTLY * usual
+            result.append((wait, line.ranks[most] if named and most is not None else None))
+        return result
+
+    # --- stragglers --------------------------------------------------------------------------
+
+    def _runs(self, found: Sequence[_Steps]) -> list[_Run]:
+        """Runs of slow steps with one reason, over all epochs."""
+        runs: list[_Run] = []
+        start = 0
+        for part in found:
+            runs += self._runs_of(part, start)
+            start += len(part.last_ns)
+        return runs
+
+    def _runs_of(self, part: _Steps, start: int) -> list[_Run]:
+        verdicts, line = part.verdicts, part.line
+        reasons: list[tuple[int | None, Cause] | None] = []
+        for step in range(len(part.last_ns)):
+            blame = verdicts.blamed[step]
+            if blame is not None:
+                reasons.append((line.ranks[blame.rank], blame.cause))
+            elif verdicts.network[step]:
+                reasons.append((self._slow_source(part, step), "slow_transfers"))
+            else:
+                reasons.append(None)
+        if not verdicts.slow.any() and (late := self._late_all_along(part)) is not None:
+            last = start + len(part.last_ns) - 1
+            waits = np.nan_to_num(line.waits, nan=0.0).sum(axis=1)
+            usual = verdicts.usual_ns
+            return [_Run(late, "late_data", usual, start, last, float(waits.sum()))]
+        runs: list[_Run] = []
+        first = 0
+        for reason, together in groupby(reasons, key=_alike):
+            entries = list(together)
+            count = len(entries)
+            if reason is not None:
+                causes = [entry[1] for entry in entries if entry is not None]
+                usual = _usual_before(part, first)
+                cost = float(np.nansum(part.durations[first : first + count] - usual))
+                cause = Counter(causes).most_common(1)[0][0]
+                until = start + first + count - 1
+                runs.append(_Run(reason[0], cause, usual, start + first, until, cost))
+            first += count
+        return runs
+
+    def _slow_source(self, part: _Steps, step: int) -> int | None:
+        """The address whose messages take longer on the wire than in the steps before."""
+        moving, fine = part.line.moving, ~part.verdicts.slow
+        if not fine.any():
+            return None
+        with np.errstate(invalid="ignore", divide="ignore"):
+            slower = np.nan_to_num(moving[step] / np.median(moving[fine], axis=0), posinf=0.0)
+        slow = [
+            edge for edge, times in zip(part.epoch.edges, slower, strict=True) if times >= _SLOWER
+        ]
+        if not slow:
+            return None
+        receivers, senders = {edge.dst for edge in slow}, {edge.src for edge in slow}
+        if len(senders) > 1 and len(receivers) == 1:
+            return receivers.pop()
+        return part.epoch.edges[int(np.argmax(slower))].src
+
+    def _late_all_along(self, part: _Steps) -> int | None:
+        """The rank that is later than the others in nearly all steps of a ring."""
+        line, usual = part.line, part.verdicts.usual_ns
+        if not self._is_ring or len(line.ranks) < 3 or np.isnan(usual):
+            return None
+        delays = np.nan_to_num(line.delay, nan=0.0)
+        late = (delays - np.median(delays, axis=2, keepdims=True)).sum(axis=1)
+        usually = np.median(late, axis=0)
+        rank = int(np.argmax(usually))
+        least = max(_ALL_ALONG * usual, _APART_NS if self._sources.taps > 1 else 0)
+        often = np.mean(np.argmax(late, axis=1) == rank)
+        return line.ranks[rank] if usually[rank] >= least and often >= 0.7 else None
+
+    def _straggler(self, run: _Run, address: int) -> Straggler:
+        return Straggler(
+            address=self._sources.addresses[address],
+            rank=self._rank_of(address),
+            from_step=run.from_step,
+            until_step=run.until_step,
+            wait_ns=max(0, int(run.cost_ns)),
+            cause=run.cause,
+            confidence="likely" if run.until_step > run.from_step else "possible",
+        )
+
+    # --- epochs and hangs --------------------------------------------------------------------
+
+    def _job_epochs(self) -> list[JobEpoch]:
+        epochs = []
+        for epoch, after in pairwise([*self._group.epochs, None]):
+            assert epoch is not None
+            begun = min(int(edge.begun_ns[0]) for edge in epoch.edges)
+            ended = max(int(edge.ended_ns.max()) for edge in epoch.edges)
+            how: str = "end"
+            if after is not None:
+                again = {edge.flow for edge in epoch.edges} & {edge.flow for edge in after.edges}
+                how = "silence" if again else "restart"
+            elif self._is_silent_after(ended):
+                how = "silence"
+            epochs.append(JobEpoch(begun, ended, how))  # type: ignore[arg-type]
+        return epochs
+
+    def _is_silent_after(self, ended_ns: int) -> bool:
+        rhythm = self._group.rhythm
+        silence = self._sources.until_ns - ended_ns
+        return rhythm is not None and silence > SILENT_PERIODS * rhythm.period_ns
+
+    def _hang(self) -> Hang | None:
+        """The last time that the job stops within a step."""
+        group = self._group
+        if group.rhythm is None or group.reason:
+            return None
+        for number in range(len(group.epochs) - 1, -1, -1):
+            epoch = group.epochs[number]
+            following = group.epochs[number + 1 :]
+            ended = max(int(edge.ended_ns.max()) for edge in epoch.edges)
+            if not following and not self._is_silent_after(ended):
+                continue
+            if epoch.rest_from_ns is None:
+                continue
+            until = min((int(e.begun_ns[0]) for f in following[:1] for e in f.edges), default=None)
+            return Hang(ended, until, self._missing(epoch))
+        return None
+
+    def _missing(self, epoch: Epoch) -> list[MissingRank]:
+        """The ranks that were the first to fall silent, if the others went on for a while."""
+        last: dict[int, int] = {}
+        for edge in epoch.edges:
+            sends = max(int(edge.ended_ns.max()), self._sources.open_ns.get(edge.flow, 0))
+            last[edge.src] = max(last.get(edge.src, 0), sends)
+            if len(edge.granted_ns):
+                last[edge.dst] = max(last.get(edge.dst, 0), int(edge.granted_ns[-1]))
+        ordered = sorted(last, key=lambda address: last[address])
+        if len(ordered) < 3 or self._group.rhythm is None:
+            return []
+        gaps = [last[b] - last[a] for a, b in pairwise(ordered)]
+        widest = int(np.argmax(gaps))
+        first = ordered[: widest + 1]
+        if gaps[widest] < 0.1 * self._group.rhythm.period_ns or 2 * len(first) > len(ordered):
+            return []
+        return [MissingRank(self._sources.addresses[a], self._rank_of(a)) for a in first]
+
+
+def _alike(reason: tuple[int | None, Cause] | None) -> tuple[int | None, bool] | None:
+    """Steps of one run: grants that are late in some of them make no other run."""
+    return None if reason is None else (reason[0], reason[1] == "slow_transfers")
+
+
+_MOST_SIZES: Final = 8
+"""Messages of more sizes vary: their flows are one group."""
+
+
+def _letters(number: int) -> str:
+    """a to z, then aa, ab …"""
+    text = ""
+    number += 1
+    while number:
+        number, letter = divmod(number - 1, 26)
+        text = chr(ord("a") + letter) + text
+    return text
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None or np.isnan(value) else int(value)
+
+
+def _ends(epoch: Epoch) -> tuple[Ints, Ints]:
+    """int64[steps] twice: end of the last message, and of the first message to end."""
+    bounds = epoch.bounds_ns
+    last = np.zeros(len(bounds) - 1, np.int64)
+    first = np.full(len(bounds) - 1, np.iinfo(np.int64).max)
+    for edge in epoch.edges:
+        at = np.searchsorted(edge.begun_ns, bounds)
+        sends = np.flatnonzero(np.diff(at))
+        if not len(sends):
+            continue
+        latest = np.maximum.reduceat(edge.ended_ns[: at[-1]], at[:-1][sends])
+        earliest = np.minimum.reduceat(edge.ended_ns[: at[-1]], at[:-1][sends])
+        last[sends] = np.maximum(last[sends], latest)
+        first[sends] = np.minimum(first[sends], earliest)
+    return last, first
+
+
+def _last_before(edges: Sequence[Edge], time_ns: int) -> int | None:
+    """End of the last message that begins before."""
+    ends = []
+    for edge in edges:
+        at = int(np.searchsorted(edge.begun_ns, time_ns))
+        if at:
+            ends.append(int(edge.ended_ns[:at].max()))
+    return max(ends, default=None)
+
+
+def _payload(epoch: Epoch) -> Ints:
+    """int64[steps]."""
+    total = np.zeros(len(epoch.bounds_ns) - 1, np.int64)
+    for edge in epoch.edges:
+        at = np.searchsorted(edge.begun_ns, epoch.bounds_ns)
+        total += np.diff(np.concatenate([[0], np.cumsum(edge.bytes)])[at])
+    return total
+
+
+def _busy(epoch: Epoch) -> Floats:
+    """float64[steps]: time of a step without its long pauses."""
+    bounds = epoch.bounds_ns
+    lasting = float(np.median(np.diff(bounds))) if len(bounds) > 1 else 0.0
+    idle = idle_times(epoch.edges, max(1, round(LEAST_IDLE * lasting)))
+    spent = np.concatenate([[0], np.cumsum(idle.lasting_ns)])
+    within = np.diff(spent[np.searchsorted(idle.until_ns, bounds, side="right")])
+    last, _ = _ends(epoch)
+    active = np.diff(bounds) - within
+    busy: Floats = np.minimum(active, last - bounds[:-1]).astype(np.float64)
+    return busy
+
+
+def _messages_per_step(found: Sequence[_Steps]) -> int | None:
+    counts: list[int] = []
+    for part in found:
+        at = [np.searchsorted(edge.begun_ns, part.epoch.bounds_ns) for edge in part.epoch.edges]
+        counts += np.sum([np.diff(places) for places in at], axis=0).tolist()
+    usual, times = Counter(counts).most_common(1)[0]
+    return usual if times >= 0.8 * len(counts) else None
+
+
+def _usual_before(part: _Steps, step: int) -> float:
+    """What a step lasts before this one, else what it usually lasts."""
+    fine: Bools = ~part.verdicts.slow & ~np.isnan(part.durations)
+    before = part.durations[:step][fine[:step]]
+    if len(before) >= 2:
+        return float(np.median(before))
+    return part.verdicts.usual_ns

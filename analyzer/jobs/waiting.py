@@ -1,0 +1,269 @@
+"""Who is waited for in the steps of a training job, why, and what the network has to do with it.
+
+A collective begins at a rank with the first data that the rank sends in it: `arrival`. The rank
+could have sent it since it was `ready`: since the last message of the collective before, sent or
+received. The time in between, its `delay`, is the rank's own: computing, or launching. A rank that
+comes late because its inputs came late has no longer delay than before, so that a victim of the
+network or of another rank is not blamed. From the last arrival to the last message of a collective
+only the network works: its `transfer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ...kernels.kernel import Bools, Floats, Ints
+from ..results.jobs import Cause
+from .steps import Edge, Epoch
+
+COSTLY: Final = 0.035
+"""Of a step: a delay below that is the ordinary jitter of computing."""
+_COMMON: Final = 0.2
+"""Share of the steps in which all edges pause between two collectives: the others are slow."""
+_REGULAR: Final = 0.8
+"""Share of the steps in which an edge carries its usual number of messages."""
+_NOISE: Final = 4.0
+"""Times the usual deviation of the steps before: a slower step is no jitter."""
+
+
+class Timeline(NamedTuple):
+    """Collectives of the steps of one epoch. Times are ns, NaN where the taps do not show them."""
+
+    ranks: Sequence[int]
+    """Numbers of the addresses that send data."""
+    arrival: Floats
+    """float64[steps, collectives, ranks]."""
+    delay: Floats
+    """float64[steps, collectives, ranks]: from ready to arrival."""
+    granted: Floats
+    """float64[steps, collectives, ranks]: from ready to the rank's grant for the first message."""
+    end: Floats
+    """float64[steps, collectives]: last packet of the last message."""
+    moving: Floats
+    """float64[steps, edges]: time per message of more than one packet, from first to last."""
+    first_data: Floats
+    """float64[steps, ranks]: first packet that the rank sends in the step."""
+    last_data: Floats
+    """float64[steps, ranks]: last packet that it sends."""
+
+    @property
+    def transfer(self) -> Floats:
+        """float64[steps, collectives]: from the last arrival to the end."""
+        transfer: Floats = self.end - _over_ranks(np.fmax, self.arrival)
+        return transfer
+
+    @property
+    def waits(self) -> Floats:
+        """float64[steps, collectives]: how long the median rank waits for the last one."""
+        if self.arrival.shape[2] < 2:
+            return np.full(self.end.shape, np.nan)
+        waits: Floats = _over_ranks(np.fmax, self.arrival) - _median(self.arrival, 2)
+        return waits
+
+
+def _over_ranks(function: np.ufunc, values: Floats) -> Floats:
+    reduced: Floats = function.reduce(values, axis=2)
+    return reduced
+
+
+def _median(values: Floats, axis: int) -> Floats:
+    """The median without NaN; NaN where there is nothing else."""
+    known = ~np.isnan(values).all(axis=axis)
+    result = np.full(known.shape, np.nan)
+    if known.any():
+        rows = np.moveaxis(values, axis, -1)[known]
+        result[known] = np.nanmedian(rows, axis=-1)
+    return result
+
+
+def timeline(epoch: Epoch) -> Timeline:
+    """The collectives of each step, by the numbers of messages that each edge sends in them."""
+    edges, bounds = epoch.edges, epoch.bounds_ns
+    steps = max(0, len(bounds) - 1)
+    ranks = sorted({edge.src for edge in edges})
+    sent = [np.searchsorted(edge.begun_ns, bounds) for edge in edges]
+    parts = _parts(epoch, sent)
+    count = max((len(part) for part in parts if part is not None), default=1)
+    shape = steps, count, len(ranks)
+    arrival, ready, granted = (np.full(shape, np.nan) for _ in range(3))
+    end = np.full(shape[:2], np.nan)
+    first_data, last_data = (
+        np.full((steps, len(ranks)), np.nan),
+        np.full((steps, len(ranks)), np.nan),
+    )
+    moving = np.full((steps, len(edges)), np.nan)
+    place = {rank: at for at, rank in enumerate(ranks)}
+    for e, (edge, at, part) in enumerate(zip(edges, sent, parts, strict=True)):
+        if steps and len(edge.begun_ns):
+            _add_span(edge, at, place[edge.src], first_data, last_data)
+            moving[:, e] = _moving(edge, at)
+        if part is None or len(part) != count:
+            continue
+        begins = at[:-1, None] + part[None, :]
+        ends = np.concatenate([begins[:, 1:], at[1:, None]], axis=1) - 1
+        most, each = len(edge.begun_ns) - 1, np.diff(at)
+        arrived = edge.begun_ns[np.minimum(begins, most)].astype(np.float64)
+        done = np.maximum.accumulate(edge.ended_ns)[np.minimum(ends, most)].astype(np.float64)
+        arrived[each != np.median(each)] = done[each != np.median(each)] = np.nan
+        rank = place[edge.src]
+        arrival[:, :, rank] = np.fmin(arrival[:, :, rank], arrived)
+        end = np.fmax(end, done)
+        before = np.concatenate([[np.nan], done.reshape(-1)[:-1]]).reshape(done.shape)
+        if begins[0, 0] > 0:
+            before[0, 0] = float(edge.ended_ns[: begins[0, 0]].max())
+        for rank in {edge.src, edge.dst} & place.keys():
+            ready[:, :, place[rank]] = np.fmax(ready[:, :, place[rank]], before)
+        if edge.dst in place:
+            given = granted[:, :, place[edge.dst]]
+            granted[:, :, place[edge.dst]] = np.fmin(given, _granted(edge, begins))
+    return Timeline(
+        ranks, arrival, arrival - ready, granted - ready, end, moving, first_data, last_data
+    )
+
+
+def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
+    """int64[collectives] of each edge: its messages of a step before each collective, ascending.
+
+    A collective ends where all edges pause after as many messages. In a slow step they pause
+    elsewhere, too: each rank as far as it gets without the late one. None for edges that do not
+    send the same number of messages in nearly all steps.
+    """
+    each = [np.diff(at) for at in sent]
+    steps = len(each[0]) if each else 0
+    usual = [int(np.median(counts)) if steps else 0 for counts in each]
+    regular = [
+        bool(number and np.mean(counts == number) >= _REGULAR)
+        for counts, number in zip(each, usual, strict=True)
+    ]
+    pauses = epoch.pauses_ns
+    step = np.searchsorted(epoch.bounds_ns, pauses, side="right") - 1
+    pauses, step = pauses[(step >= 0) & (step < steps)], step[(step >= 0) & (step < steps)]
+    alike: dict[int, list[int]] = {}
+    for at in np.flatnonzero(regular).tolist():
+        alike.setdefault(usual[at], []).append(at)
+    parts: list[Ints | None] = [None] * len(sent)
+    for members in alike.values():
+        places = np.array(
+            [np.searchsorted(epoch.edges[e].begun_ns, pauses) - sent[e][step] for e in members]
+        )
+        together = np.all(places == places[0], axis=0) if len(pauses) else np.zeros(0, bool)
+        numbers, times = np.unique(places[0][together], return_counts=True)
+        common = numbers[(times >= max(2, _COMMON * steps)) & (numbers > 0)]
+        for e in members:
+            parts[e] = np.concatenate([[0], common]).astype(np.int64)
+    return parts
+
+
+def _add_span(edge: Edge, sent: Ints, rank: int, first: Floats, last: Floats) -> None:
+    sends = np.flatnonzero(np.diff(sent) > 0)
+    begun = edge.begun_ns[sent[:-1][sends]].astype(np.float64)
+    ended = np.maximum.accumulate(edge.ended_ns)[sent[1:][sends] - 1].astype(np.float64)
+    first[sends, rank] = np.fmin(first[sends, rank], begun)
+    last[sends, rank] = np.fmax(last[sends, rank], ended)
+
+
+def _moving(edge: Edge, sent: Ints) -> Floats:
+    """float64[steps]: time of the messages of an edge on the wire, by their number."""
+    lasting = np.concatenate([[0], np.cumsum(edge.ended_ns - edge.begun_ns)])
+    messages = np.diff(sent)
+    moving: Floats = np.diff(lasting[sent]) / np.maximum(messages, 1)
+    return moving
+
+
+def _granted(edge: Edge, messages: Ints) -> Floats:
+    """When the receiver granted these messages of an edge; NaN where the grants are not seen.
+
+    Each message uses one grant, in order. If the capture begins later, the earliest message that
+    a grant can belong to is the one before which no later one is granted.
+    """
+    if not len(edge.granted_ns):
+        return np.full(messages.shape, np.nan)
+    before = np.searchsorted(edge.granted_ns, edge.begun_ns, side="right")
+    missing = int((np.arange(1, len(before) + 1) - before).max())
+    at = messages - max(missing, 0)
+    granted = np.full(messages.shape, np.nan)
+    seen = (at >= 0) & (at < len(edge.granted_ns))
+    granted[seen] = edge.granted_ns[at[seen]]
+    return granted
+
+
+class Blame(NamedTuple):
+    """A rank, and what it costs a step."""
+
+    rank: int
+    cause: Cause
+    share: float
+    """Of what the step lasts longer, that the delay of this rank explains."""
+
+
+class Verdicts(NamedTuple):
+    """About the steps of one epoch."""
+
+    usual_ns: float
+    """What a step lasts without faults; NaN: unknown."""
+    slow: Bools
+    """bool[steps]: it lasts longer than its jitter explains."""
+    extra_ns: Floats
+    """float64[steps]: by how much; NaN in the first step."""
+    blamed: list[Blame | None]
+    """Of each slow step; None: no rank explains it."""
+    network: list[bool]
+    """Of each slow step: whether its transfers explain it."""
+
+
+def usual_of(durations: Floats) -> tuple[float, float]:
+    """(what a step lasts without faults, what is jitter) of float64[steps] ns, NaN: unknown.
+
+    Slow steps may be most: they are apart from the others by more than jitter, which is what
+    neighbours in time differ by.
+    """
+    known = durations[~np.isnan(durations)]
+    if len(known) < 2:
+        return np.nan, np.nan
+    neighbours = float(np.median(np.abs(np.diff(known))))
+    ordered = np.sort(known)
+    least = max(COSTLY * float(ordered[0]), _NOISE * neighbours)
+    apart = np.flatnonzero(np.diff(ordered) > least) + 1
+    fine = next((ordered[:cut] for cut in apart if cut >= max(2, 0.2 * len(known))), ordered)
+    usual = float(np.median(fine))
+    return usual, max(COSTLY * usual, _NOISE * neighbours)
+
+
+def judge(line: Timeline, durations: Floats, roles_differ: bool) -> Verdicts:
+    """Who or what makes the slow steps slow.
+
+    durations: float64[steps] ns. roles_differ: ranks are late by design (stages of a pipeline), so
+    that no rank is compared with others.
+    """
+    usual, jitter = usual_of(durations)
+    extra = durations - usual
+    slow: Bools = np.nan_to_num(extra, nan=0.0) > jitter
+    blamed: list[Blame | None] = [None] * len(durations)
+    network = [False] * len(durations)
+    fine = ~slow
+    if roles_differ or not slow.any() or not fine.any():
+        return Verdicts(usual, slow, extra, blamed, network)
+    late = _excess(line.delay, fine).sum(axis=1)
+    late_grants = _excess(line.granted, fine).sum(axis=1)
+    moved = np.nansum(line.transfer - _median(line.transfer[fine], 0), axis=1)
+    for step in np.flatnonzero(slow).tolist():
+        if not late.shape[1]:
+            continue
+        rank = int(np.argmax(late[step]))
+        others = np.delete(late[step], rank)
+        alone = not len(others) or float(others.max()) < 0.6 * late[step, rank]
+        if late[step, rank] >= 0.5 * extra[step] and alone:
+            launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
+            cause: Cause = "late_grants" if launched_late else "late_data"
+            blamed[step] = Blame(rank, cause, float(late[step, rank] / extra[step]))
+        elif moved[step] >= 0.5 * extra[step]:
+            network[step] = True
+    return Verdicts(usual, slow, extra, blamed, network)
+
+
+def _excess(values: Floats, fine: Bools) -> Floats:
+    """Above the median of the fine steps, of each collective and rank; 0 where unknown."""
+    return np.nan_to_num(values - _median(values[fine], 0)[None], nan=0.0)
