@@ -192,7 +192,9 @@ def _pair(truth: Json, result: Json, check: Check) -> list[Pairing]:
         for component in job["visible_components"]:
             data = {f for f in _data(truth, job["name"]) if f[0] in component}
             if data:
-                words = f"{job['name']}: {', '.join(component)} are no job of the result"
+                parts = sum(bool(data & of) for _, of in held)
+                words = f"{job['name']}: {', '.join(component)} are "
+                words += f"in {parts} jobs" if parts > 1 else "no job of the result"
                 check.add(any(data <= of for _, of in held), words, silent=True)
     return pairings
 
@@ -324,6 +326,9 @@ def _stragglers(pairing: Pairing, checks: dict[str, Check]) -> None:
     costly = [(step, cause) for step, cause in faults if _costs(step)]
     injected = {(frozenset(_ranks_of(c)), CAUSES[c["kind"]]) for _, c in costly}
     for ranks, cause in injected:
+        addresses = {r["address"] for r in pairing.true["ranks"] if r["rank"] in ranks}
+        if not pairing.whole and not addresses & set(pairing.found.get("addresses", addresses)):
+            continue  # a part of the job without that host
         who = " or ".join(map(str, sorted(ranks)))
         here = [s for s in named if s["rank"] in ranks]
         if not here and pairing.true["kind"] == "pipeline":
