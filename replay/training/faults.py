@@ -113,8 +113,11 @@ def parse_faults(
         who = _ranks(o, plans[at]) if "link" not in o and kind != "congested-link" else ()
         if kind in _RANK_KINDS:
             ranks.append(_rank_fault(kind, o, plans[at], who))
+            if "lost-steps" in o and "restart" not in o:
+                raise UsageError(f"{o.where}: lost-steps needs restart=TIME")
             if "restart" in o:
-                lost = o.whole("lost-steps", "1", 0, ranks[-1].from_step)
+                first = ranks[-1].from_step
+                lost = o.whole("lost-steps", str(min(1, first)), 0, first)
                 restarts[plans[at].name] = Restart(o.time_ps("restart"), lost)
         else:
             links.append(_link_fault(kind, o, plans[at], who, hosts[at], fabric))
@@ -162,6 +165,9 @@ def _link_fault(
             parse_duration(o[key], f"{o.where}: {key}", zero=True)
         elif key in o:
             o.whole(key, "", 0, plan.steps)
+    begin, end = o.get("from", "0"), o.get("until", "")
+    if begin.isdecimal() and end.isdecimal() and int(end) <= int(begin):
+        raise UsageError(f"{o.where}: until={end} is not after from={begin}")
     return LinkFault(
         _LINK_KINDS[kind],
         plan.name,

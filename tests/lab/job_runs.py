@@ -12,6 +12,7 @@ import io
 import json
 import random
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from pathlib import Path
 from rocescope.cli import run as run_command
 
 from .job_score import Json, Score, score, table
+from .job_views import VIEWS, views_of
 
 KINDS = (
     "clean", "slow-gpu", "late-launch", "congested-link", "slow-nic", "hang-restart", "clean",
@@ -143,11 +145,12 @@ def analysed(captures: list[Path]) -> tuple[Json, float]:
         return json.loads(output.read_text()), seconds
 
 
-def score_run(folder: Path) -> Score:
-    """The score of the analysis of a run: a folder with captures and truth.json."""
+def score_run(folder: Path, narrow: bool = False) -> Score:
+    """The score of the analysis of a run: a folder with captures and truth.json. narrow: as for
+    `score`."""
     truth = json.loads((folder / "truth.json").read_text())
     result, seconds = analysed(captures_of(folder))
-    return score(folder.name, truth, result, seconds)
+    return score(folder.name, truth, result, seconds, narrow=narrow)
 
 
 def main() -> None:
@@ -158,15 +161,21 @@ def main() -> None:
     parser.add_argument("--only-make", action="store_true", help="score nothing")
     parser.add_argument("--keep", type=Path, help="keep captures and truth.json in this folder")
     parser.add_argument("--only-score", type=Path, help="score the runs of a folder, make none")
+    parser.add_argument("--views", help=f"score these instead: {','.join(VIEWS)}, or all")
     options = parser.parse_args()
+    views = [] if options.views is None else options.views.split(",")
+    views = list(VIEWS) if views == ["all"] else views
     scores: list[Score] = []
     with tempfile.TemporaryDirectory() as temporary:
         for folder in _folders(options, options.keep or Path(temporary)):
             if options.only_make:
                 print(folder, flush=True)
                 continue
-            scores.append(score_run(folder))
-            print(scores[-1].line(), flush=True)
+            for each in views_of(folder, Path(temporary), views) if views else [folder]:
+                scores.append(score_run(each, bool(views)))
+                print(scores[-1].line(), flush=True)
+                if views:
+                    shutil.rmtree(each)
     print()
     print(table(scores))
     for made in scores:
@@ -184,7 +193,8 @@ def again(run: str) -> str:
     if not number.isdecimal():
         return "python -m tests.lab.job_runs --only-score FOLDER"
     kind = next(kind for kind in sorted(KINDS, key=len, reverse=True) if rest.startswith(kind))
-    return f"python -m tests.lab.job_runs {int(number)} 1 --kind {kind}"
+    view = f" --views {rest.partition(':')[2]}" if ":" in rest else ""
+    return f"python -m tests.lab.job_runs {int(number)} 1 --kind {kind}{view}"
 
 
 def _folders(options: argparse.Namespace, folder: Path) -> Iterator[Path]:
