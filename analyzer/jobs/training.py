@@ -74,7 +74,8 @@ class Sources:
 
 
 class Slowdown(NamedTuple):
-    """Consecutive steps of a job that last longer because its transfers do."""
+    """Consecutive steps of a job that last longer, and no rank is seen to delay them: because of
+    their transfers, or for a reason that does not show."""
 
     job: int
     from_step: int
@@ -154,7 +155,12 @@ class _Job:
             for run in runs
             if run.cause == "slow_transfers"
         ]  # fmt: skip
-        stragglers = [self._straggler(run, run.address) for run in runs if run.address is not None]
+        stragglers = [
+            self._straggler(run, run.address)
+            for run in runs
+            if run.address is not None
+            and (run.cause != "slow_transfers" or run.until_step > run.from_step)
+        ]
         if iterations is not None:
             iterations = self._with_waiting(iterations, steps, runs)
         flows = {edge.flow for edge in group.edges}
@@ -398,8 +404,9 @@ class _Job:
             blame = verdicts.blamed[step]
             if blame is not None:
                 reasons.append((line.ranks[blame.rank], blame.cause))
-            elif verdicts.network[step]:
-                reasons.append((self._slow_source(part, step), "slow_transfers"))
+            elif verdicts.slow[step]:
+                source = self._slow_source(part, step) if verdicts.network[step] else None
+                reasons.append((source, "slow_transfers"))
             else:
                 reasons.append(None)
         if not verdicts.slow.any() and (late := self._late_all_along(part)) is not None:
@@ -412,7 +419,7 @@ class _Job:
         for reason, together in groupby(reasons, key=_alike):
             entries = list(together)
             count = len(entries)
-            if reason is not None and (count > 1 or not reason[1]):
+            if reason is not None:
                 causes = [entry[1] for entry in entries if entry is not None]
                 usual = _usual_before(part, first)
                 cost = float(np.nansum(part.durations[first : first + count] - usual))
@@ -450,7 +457,9 @@ class _Job:
         rank = int(np.argmax(usually))
         least = max(_ALL_ALONG * usual, _APART_NS if self._sources.taps > 1 else 0)
         often = np.mean(np.argmax(late, axis=1) == rank)
-        return line.ranks[rank] if usually[rank] >= least and often >= 0.7 else None
+        waits = float(np.median(np.nan_to_num(line.waits, nan=0.0).sum(axis=1)))
+        named = min(usually[rank], waits) >= least and often >= 0.7 and line.has_inputs[rank]
+        return line.ranks[rank] if named else None
 
     def _straggler(self, run: _Run, address: int) -> Straggler:
         return Straggler(
