@@ -43,6 +43,9 @@ _MOST_MESSAGES: Final = 1 << 13
 """Of a flow: its rhythm is looked for in the first ones."""
 _LAGS: Final = 48
 _IRREGULAR: Final = 0.25
+_IRREGULAR_FEW: Final = 0.12
+_MANY_PERIODS: Final = 8
+"""With fewer periods, parts of a step that are about alike look like steps."""
 SILENT_PERIODS: Final = 5
 """A longer silence ends an epoch."""
 _MOST_OF: Final = 0.7
@@ -193,8 +196,10 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
             continue
         before, after = periods[:-lag], periods[lag:]
         changes = np.abs(after - before) / np.maximum(after, before)
-        found.append(Rhythm(lag, middle, float(changes.mean())))
-    found = [rhythm for rhythm in found if rhythm.irregularity < _IRREGULAR]
+        irregularity = float(changes.mean())
+        many = count >= _MANY_PERIODS * lag
+        if irregularity < (_IRREGULAR if many else _IRREGULAR_FEW):
+            found.append(Rhythm(lag, middle, irregularity))
     if not found:
         return None
     best = min(found, key=lambda rhythm: rhythm.irregularity)
@@ -364,7 +369,7 @@ def components(edges: Sequence[Edge]) -> list[list[Edge]]:
     return list(joined.values())
 
 
-class _Bundle(NamedTuple):
+class Bundle(NamedTuple):
     """Edges that carry data between the same addresses in turn: queue pairs of one connection, or
     channels."""
 
@@ -373,7 +378,7 @@ class _Bundle(NamedTuple):
     edges: list[Edge]
 
 
-def _bundles(edges: Sequence[Edge]) -> list[_Bundle]:
+def bundles_of(edges: Sequence[Edge]) -> list[Bundle]:
     """Edges of the same addresses that carry as many messages of the same size at the same time."""
     by_pair: dict[tuple[int, int], list[list[Edge]]] = defaultdict(list)
     for edge in sorted(edges, key=lambda edge: (len(edge.begun_ns), edge.flow)):
@@ -382,7 +387,7 @@ def _bundles(edges: Sequence[Edge]) -> list[_Bundle]:
             bundles[-1].append(edge)
         else:
             bundles.append([edge])
-    return [_Bundle(_merged(some), some) for bundles in by_pair.values() for some in bundles]
+    return [Bundle(_merged(some), some) for bundles in by_pair.values() for some in bundles]
 
 
 def _takes_turns(edge: Edge, other: Edge) -> bool:
@@ -403,12 +408,13 @@ def _merged(edges: Sequence[Edge]) -> Edge:
         begun_ns=begun[order],
         ended_ns=np.concatenate([edge.ended_ns for edge in edges])[order],
         bytes=np.concatenate([edge.bytes for edge in edges])[order],
+        granted_ns=np.sort(np.concatenate([edge.granted_ns for edge in edges])),
     )
 
 
 def _divided(edges: list[Edge]) -> list[Group]:
     """The jobs of edges that share addresses: those of another rhythm are another job."""
-    bundles = {bundle.whole.flow: bundle for bundle in _bundles(edges)}
+    bundles = {bundle.whole.flow: bundle for bundle in bundles_of(edges)}
     own = {
         flow: rhythm
         for flow, (edge, _) in bundles.items()
@@ -529,7 +535,7 @@ def _joined_epochs(groups: list[Group]) -> list[Group]:
     return joined
 
 
-def _with_rest(groups: list[Group], rest: list[_Bundle]) -> list[Group]:
+def _with_rest(groups: list[Group], rest: list[Bundle]) -> list[Group]:
     """Edges without a rhythm, such as exchanges of sizes that vary: each is of the job of its
     addresses in whose steps it is active at the same times, else of a job of its own."""
     left: list[Edge] = []
@@ -664,7 +670,7 @@ def _clocks_of(edges: Sequence[Edge], clocks: Sequence[tuple[Edge, Rhythm]]) -> 
     """The clocks of an epoch: the same edges, or those of the same hosts after a restart."""
     found, idle = [], idle_times(edges)
     by_pair: dict[tuple[int, int], list[Edge]] = defaultdict(list)
-    for bundle in _bundles(edges):
+    for bundle in bundles_of(edges):
         by_pair[bundle.whole.src, bundle.whole.dst].append(bundle.whole)
     for clock, rhythm in clocks:
         size = float(np.median(clock.bytes))

@@ -138,6 +138,7 @@ class _Job:
         patterns = {part.pattern for part in self._groups}
         self._is_ring = patterns <= {"ring"}
         self._has_alike_ranks = self._is_ring or all(map(_is_chain, self._chains))
+        self._may_blame = self._has_alike_ranks or patterns <= {"ring", "tree"}
         self._is_exchange = patterns == {"exchange"}
         self.slowdowns: list[Slowdown] = []
 
@@ -401,7 +402,7 @@ class _Job:
         verdicts, line = part.verdicts, part.line
         reasons: list[tuple[int | None, Cause] | None] = []
         for step in range(len(part.last_ns)):
-            blame = verdicts.blamed[step]
+            blame = verdicts.blamed[step] if self._may_blame else None
             if blame is not None:
                 reasons.append((line.ranks[blame.rank], blame.cause))
             elif verdicts.slow[step]:
@@ -437,7 +438,7 @@ class _Job:
         with np.errstate(invalid="ignore", divide="ignore"):
             slower = np.nan_to_num(moving[step] / np.median(moving[fine], axis=0), posinf=0.0)
         slow = [
-            edge for edge, times in zip(part.epoch.edges, slower, strict=True) if times >= _SLOWER
+            edge for edge, times in zip(part.line.edges, slower, strict=True) if times >= _SLOWER
         ]
         if not slow:
             return None

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Floats, Ints
 from ..results.jobs import Cause
-from .steps import Edge, Epoch
+from .steps import Edge, Epoch, bundles_of
 
 COSTLY: Final = 0.035
 """Of a step: a delay below that is the ordinary jitter of computing."""
@@ -53,6 +53,8 @@ class Timeline(NamedTuple):
     from it repeats itself. Of other ranks nobody knows why they are late."""
     moving: Floats
     """float64[steps, edges]: time per message of more than one packet, from first to last."""
+    edges: Sequence[Edge]
+    """Data between two addresses, over all queue pairs of their connections."""
     first_data: Floats
     """float64[steps, ranks]: first packet that the rank sends in the step."""
     last_data: Floats
@@ -94,12 +96,12 @@ def timeline(epoch: Epoch) -> Timeline:
     A rank that always waits for the first message of another one, as a parent in a tree does for
     that of its child, is ready when that message has come.
     """
-    edges, bounds = epoch.edges, epoch.bounds_ns
+    edges, bounds = [bundle.whole for bundle in bundles_of(epoch.edges)], epoch.bounds_ns
     origin = int(bounds[0]) if len(bounds) else 0
     steps = max(0, len(bounds) - 1)
     ranks = sorted({edge.src for edge in edges})
     sent = [np.searchsorted(edge.begun_ns, bounds) for edge in edges]
-    parts = _parts(epoch, sent)
+    parts = _parts(epoch, edges, sent)
     count = max((len(part) for part in parts if part is not None), default=1)
     shape = steps, count, len(ranks)
     arrival, ready, granted = (np.full(shape, np.nan) for _ in range(3))
@@ -151,7 +153,7 @@ def timeline(epoch: Epoch) -> Timeline:
         ranks, arrival, arrival - ready, granted - ready, end, payload, last_messages,
         all(part is not None and len(part) == count for part in parts),
         _has_inputs(ranks, edges, parts),
-        moving, first_data, last_data,
+        moving, edges, first_data, last_data,
     )  # fmt: skip
 
 
@@ -167,7 +169,7 @@ def _has_inputs(ranks: Sequence[int], edges: Sequence[Edge], parts: Sequence[Int
     return np.array([rank in into and rank not in irregular for rank in ranks], bool)
 
 
-def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
+def _parts(epoch: Epoch, edges: Sequence[Edge], sent: Sequence[Ints]) -> list[Ints | None]:
     """int64[collectives] of each edge: its messages of a step before each collective, ascending.
 
     A collective ends where all edges pause after as many messages. In a slow step they pause
@@ -190,7 +192,7 @@ def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
     parts: list[Ints | None] = [None] * len(sent)
     for members in alike.values():
         places = np.array(
-            [np.searchsorted(epoch.edges[e].begun_ns, pauses) - sent[e][step] for e in members]
+            [np.searchsorted(edges[e].begun_ns, pauses) - sent[e][step] for e in members]
         )
         together = np.all(places == places[0], axis=0) if len(pauses) else np.zeros(0, bool)
         numbers, times = np.unique(places[0][together], return_counts=True)
