@@ -203,6 +203,14 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     if not found:
         return None
     best = min(found, key=lambda rhythm: rhythm.irregularity)
+    fitting = [  # a capture of whole steps
+        rhythm
+        for rhythm in found
+        if count % rhythm.messages == 0
+        and abs(rhythm.messages - best.messages) <= 0.03 * best.messages
+        and rhythm.irregularity <= best.irregularity + 0.02
+    ]
+    best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
     parts = [  # several periods may be as regular as one
         rhythm
         for rhythm in found

@@ -238,6 +238,8 @@ class _Job:
         channels = granted.most_common(1)[0][1] if granted else None
         parallel = pairs.most_common(1)[0][1]
         pattern, order = shape_of(pairs, _sizes_vary(edges))
+        if len(order) == 2 and not _at_once(edges):
+            pattern = "pairs"
         return JobGroup(
             pattern=pattern,
             order=[self._sources.addresses[address] for address in order],
@@ -561,6 +563,25 @@ def _letters(number: int) -> str:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None or np.isnan(value) else int(value)
+
+
+def _at_once(edges: Sequence[Edge]) -> bool:
+    """Whether two addresses send to each other at the same time, as in a ring of two; stages of a
+    pipeline take turns."""
+    there, back = (
+        np.sort(
+            np.concatenate([e.begun_ns for e in edges if e.src == end] or [np.zeros(0, np.int64)])
+        )
+        for end in sorted({edge.src for edge in edges} | {edge.dst for edge in edges})
+    )
+    if len(there) < 2 or len(back) < 2:
+        return False
+    at = np.searchsorted(back, there)
+    nearest = np.minimum(
+        np.abs(there - back[np.minimum(at, len(back) - 1)]),
+        np.abs(there - back[np.maximum(at - 1, 0)]),
+    )
+    return bool(np.median(nearest) <= 2 * np.median(np.diff(there)))
 
 
 def _sizes_vary(edges: Sequence[Edge]) -> bool:

@@ -25,6 +25,8 @@ _COMMON: Final = 0.2
 """Share of the steps in which all edges pause between two collectives: the others are slow."""
 _REGULAR: Final = 0.8
 """Share of the steps in which an edge carries its usual number of messages."""
+_FEW_MISSING: Final = 0.05
+"""Share of the messages of a step that may be missing, as those after the end of the capture."""
 _NOISE: Final = 4.0
 """Times the usual deviation of the steps before: a slower step is no jitter."""
 
@@ -47,7 +49,7 @@ class Timeline(NamedTuple):
     last_messages: int
     """That an edge sends in the last collective, at most."""
     is_complete: bool
-    """Whether the collectives of all edges are known."""
+    """Whether the collectives of all edges are known, and all ranks that receive data send it."""
     has_inputs: Bools
     """bool[ranks]: the taps show data to the rank, and the number of messages of all data to and
     from it repeats itself. Of other ranks nobody knows why they are late."""
@@ -128,7 +130,8 @@ def timeline(epoch: Epoch) -> Timeline:
         came = (edge.ended_ns[np.minimum(begins, most)] - origin).astype(np.float64)
         if edge.dst in place:
             inputs.append((place[edge.dst], came))
-        arrived[each != np.median(each)] = done[each != np.median(each)] = np.nan
+        odd = np.abs(each - np.median(each)) > _FEW_MISSING * np.median(each)
+        arrived[odd] = done[odd] = np.nan
         sizes = np.concatenate([[0], np.cumsum(edge.bytes)])
         carried = sizes[np.minimum(ends, most) + 1] - sizes[np.minimum(begins, most)]
         payload += np.median(carried, axis=0) if steps else 0
@@ -151,7 +154,8 @@ def timeline(epoch: Epoch) -> Timeline:
         ready[:, :, rank] = np.fmax(ready[:, :, rank], needed)
     return Timeline(
         ranks, arrival, arrival - ready, granted - ready, end, payload, last_messages,
-        all(part is not None and len(part) == count for part in parts),
+        all(part is not None and len(part) == count for part in parts)
+        and {edge.src for edge in edges} == {edge.dst for edge in edges},
         _has_inputs(ranks, edges, parts),
         moving, edges, first_data, last_data,
     )  # fmt: skip
@@ -308,7 +312,7 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
             launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
             cause: Cause = "late_grants" if launched_late else "late_data"
             blamed[step] = Blame(rank, cause, float(late[step, rank] / extra[step]))
-        elif moved[step] >= 0.5 * extra[step]:
+        elif moved[step] >= 0.5 * extra[step] and line.is_complete:
             network[step] = True
     return Verdicts(usual, slow, extra, blamed, network)
 
