@@ -145,22 +145,25 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
     last = np.append(first[1:], len(messages))
     rows = dict(zip(numbers.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
     payload = {f: int(messages["bytes"][a:b].sum()) for f, (a, b) in rows.items()}
-    grants = {}
+    grants: dict[int, int] = {}
+    granting: set[int] = set()
     for flow, (a, b) in rows.items():
         peer = int(flows["peer"][flow])
         looks_so = messages["may_grant"][a:b].all()
         if flow in granting_flows or (looks_so and payload.get(peer, 0) > payload[flow]):
-            grants[peer] = flow
+            granting.add(flow)
+            if peer >= 0:
+                grants[peer] = flow
     edges = []
     no_times = np.zeros(0, np.int64)
     for flow, (a, b) in rows.items():
-        if flow in grants.values():
+        if flow in granting:
             continue
         part = messages[a:b]
-        granting = grants.get(flow)
+        by = grants.get(flow)
         granted = no_times
-        if granting is not None:
-            since, until = rows[granting]
+        if by is not None:
+            since, until = rows[by]
             granted = np.ascontiguousarray(messages["begun_ns"][since:until])
         edges.append(
             Edge(
@@ -171,7 +174,7 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
                 np.ascontiguousarray(part["ended_ns"]),
                 np.ascontiguousarray(part["bytes"]),
                 granted,
-                granting,
+                by,
             )
         )
     return edges
@@ -241,6 +244,9 @@ def groups_of(edges: Sequence[Edge]) -> list[Group]:
     """The jobs, in the order of their first message."""
     groups: list[Group] = []
     for component in components(edges):
+        if not _may_be_job(component):
+            groups.append(Group(component, epochs=[_without_steps(component)], reason=_NO_JOB))
+            continue
         rest: list[Edge] = []
         reasons: list[str] = []
         for group in _divided(component):
@@ -302,9 +308,18 @@ def _is_doubtful(group: Group) -> bool:
     at a steady rate has one."""
     if any(edge.grants is not None for edge in group.edges):
         return False
-    if group.boundary == "convention" or len(group.addresses) < 3:
+    return group.boundary == "convention" or not _may_be_job(group.edges)
+
+
+def _may_be_job(edges: Sequence[Edge]) -> bool:
+    """Whether some data is granted as by NCCL, or the pairs of addresses are those of a
+    collective."""
+    if any(edge.grants is not None for edge in edges):
         return True
-    return shape_of([(edge.src, edge.dst) for edge in group.edges])[0] == "unknown"
+    pairs = {(edge.src, edge.dst) for edge in edges}
+    if len({end for pair in pairs for end in pair}) < 3:
+        return False
+    return shape_of(pairs)[0] != "unknown"
 
 
 def shape_of(

@@ -444,10 +444,11 @@ class _Job:
         ]
         if not slow:
             return None
-        receivers, senders = {edge.dst for edge in slow}, {edge.src for edge in slow}
+        senders = {edge.src for edge in slow}
+        common = set.intersection(*({edge.src, edge.dst} for edge in slow))
         if len(senders) == 1:
             return senders.pop()
-        return receivers.pop() if len(receivers) == 1 else None
+        return common.pop() if len(common) == 1 else None
 
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""
