@@ -42,7 +42,7 @@ _NO_JOB: Final = (
 _MOST_MESSAGES: Final = 1 << 13
 """Of a flow: its rhythm is looked for in the first ones."""
 _LAGS: Final = 48
-_IRREGULAR: Final = 0.25
+_IRREGULAR: Final = 0.18
 _IRREGULAR_FEW: Final = 0.12
 _MANY_PERIODS: Final = 8
 """With fewer periods, parts of a step that are about alike look like steps."""
