@@ -44,6 +44,8 @@ _MOST_MESSAGES: Final = 1 << 13
 _LAGS: Final = 48
 _IRREGULAR: Final = 0.18
 _IRREGULAR_FEW: Final = 0.12
+_ABOUT: Final = 0.1
+"""Of a number of messages: rhythms that differ by less are the same one."""
 _MANY_PERIODS: Final = 8
 """With fewer periods, parts of a step that are about alike look like steps."""
 SILENT_PERIODS: Final = 5
@@ -206,22 +208,30 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     if not found:
         return None
     best = min(found, key=lambda rhythm: rhythm.irregularity)
-    fitting = [  # a capture of whole steps
-        rhythm
-        for rhythm in found
-        if count % rhythm.messages == 0
-        and abs(rhythm.messages - best.messages) <= 0.03 * best.messages
-        and rhythm.irregularity <= best.irregularity + 0.02
-    ]
-    best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
     parts = [  # several periods may be as regular as one
         rhythm
         for rhythm in found
         if rhythm.irregularity <= 2 * best.irregularity + 0.02
         and (times := round(best.messages / rhythm.messages)) > 1
-        and abs(best.messages - times * rhythm.messages) * 20 <= rhythm.messages
+        and abs(best.messages - times * rhythm.messages) <= _ABOUT * rhythm.messages
     ]
-    return min(parts, key=lambda rhythm: rhythm.messages, default=best)
+    best = min(parts, key=lambda rhythm: rhythm.messages, default=best)
+    near = [r for r in found if abs(r.messages - best.messages) <= _ABOUT * best.messages]
+    best = min(near, key=lambda rhythm: rhythm.irregularity)
+    fitting = [  # to a capture of whole steps
+        rhythm
+        for rhythm in near
+        if count % rhythm.messages == 0 and rhythm.irregularity <= best.irregularity + 0.02
+    ]
+    best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
+    return None if _is_steady(begun, ended, best.messages) else best
+
+
+def _is_steady(begun: Ints, ended: Ints, messages: int) -> bool:
+    """Whether all pauses of a period are alike: a stream, in which any part repeats itself."""
+    pauses = begun[1:] - ended[:-1]
+    usual = [float(np.median(pauses[at::messages])) for at in range(messages)]
+    return messages > 1 and max(usual) < 2 * min(usual)
 
 
 def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
