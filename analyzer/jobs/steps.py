@@ -143,6 +143,8 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
     messages: of a `MessageLog`, by flow; flows: FLOW records; granting_flows: whose grants are
     decoded. A flow of messages of the form of grants belongs to the data of the other direction.
     """
+    if not len(messages):
+        return []
     numbers, first = np.unique(messages["flow"], return_index=True)
     last = np.append(first[1:], len(messages))
     rows = dict(zip(numbers.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
