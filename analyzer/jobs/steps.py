@@ -176,7 +176,7 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
                 int(flows["dst"][flow]),
                 np.ascontiguousarray(part["begun_ns"]),
                 np.ascontiguousarray(part["ended_ns"]),
-                np.ascontiguousarray(part["bytes"]),
+                part["bytes"].astype(np.int64),
                 granted,
                 by,
             )

@@ -100,7 +100,7 @@ class Pipeline:
         self.measuring = Measuring(options.window_ns, many_taps, checked)
         self.measuring.filtered = options.filter is not None
         self.measuring.address_beyond = registry.endpoints.beyond
-        self.measuring.messages.log = MessageLog()
+        self.measuring.messages.log = MessageLog(newest=options.follow)
         if self.job is not None:
             self.measuring.message_times = MessageTimes(newest=options.follow)
 
