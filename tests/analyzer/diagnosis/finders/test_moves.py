@@ -223,3 +223,44 @@ def test_uplinks_show_flows_that_move_and_come_back(leaf, device, direction, tmp
     assert " to other links among leaf" in one.sentence
     assert " and back, " in one.sentence
     assert one.details["taken"].count(f"leaf{leaf}-spine") == 4
+
+
+def until(run, last, which):
+    """The run without what the captures of some taps see after a time."""
+    taps = {
+        tap: [each for each in seen if each.time_ns < START_NS + last or not which(tap)]
+        for tap, seen in run.taps.items()
+    }
+    return Run(taps, run.hits)
+
+
+def is_of_host(tap):
+    return tap.startswith("H")
+
+
+def test_flows_move_after_the_taps_before_the_links_ended(tmp_path):
+    """The links are parallel, so that no tap before them is needed."""
+    run = simulate(route=rehashed((1, 2), FROM, LAST))
+    (one,) = severe(tmp_path, until(run, FROM - 20 * MS, is_of_host))
+    flows, first_ns = moved(run, 1)
+    assert (one.kind, place_of(one)) == ("rehash", (None, None, "leaf1", None))
+    assert flows_of(one) == flows
+    assert 0 <= first_ns - one.from_ns < 10_000
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_link_whose_capture_ended_is_not_down(ended, tmp_path):
+    """Flows leave spine 2 after the hosts' captures ended; that of its link may have ended too."""
+    run = until(simulate(route=away_from_spine_2(1, 2)), FROM - 20 * MS, is_of_host)
+    if ended:
+        run = until(run, FROM - 20 * MS, lambda tap: tap == "leaf1-spine2")
+    (one,) = severe(tmp_path, run)
+    kind = "rehash" if ended else "link-down"
+    assert (one.kind, one.place.device) == (kind, "leaf1")
+    assert flows_of(one) == moved(run, 1)[0]
+
+
+def test_sprayed_flows_do_not_move_when_taps_end(tmp_path):
+    run = simulate(route=lambda packet, now: 1 + packet.ip_id % 4)
+    ended = until(until(run, FROM, is_of_host), FROM + 20 * MS, lambda tap: "spine2" in tap)
+    assert severe(tmp_path, ended) == []
