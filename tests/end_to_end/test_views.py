@@ -27,7 +27,6 @@ KNOWN: dict[str, dict[str, str]] = {
     "black-hole": {"vague": "all_but_one:H2-leaf1"},
     "incast": {"vague": "one_link:spine2>leaf2 one_link:leaf2-spine2", "wrong": "second_half"},
     "slow-link": {"vague": "one_link:spine3>leaf1"},
-    "delay-step": {"silent": "second_half"},
     "outage": {"vague": "one_link:leaf2>spine2 one_link:spine4>leaf1"},
     "spraying-slow-spine": {
         "wrong": "staggered middle all_but_one:leaf2-spine3 one_host:H3",
