@@ -264,6 +264,7 @@ def note_resend(
         nak = asked_for(flow, psn)
         if nak >= 0:
             flow.rewind_trigger = st.BY_NAK if flow.nak_kind[nak] == st.NAK_PSN else st.BY_RNR
+            flow.heeded_naks += psn == np.int64(flow.nak_psn[nak])
             observe(histograms, f, st.NAK_TO_RESEND, time - flow.nak_time[nak])
             flow.nak_kind[nak] = st.NAK_NONE
         elif implied:
