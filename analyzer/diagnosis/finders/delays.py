@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from ...measures.hops.hops import TapHop, TapHops
 from ...measures.hops.state import DELAY_LEAST, PACKETS_IN
+from ...measures.hops.vantage import direction
 from ...measures.troubles import LATE, Trouble
 from ...results.captures import CaptureSummary, Pause, TapSummary
 from ...results.diagnosis import Evidence, Finding, Kind, Place, Severity
@@ -358,8 +359,10 @@ def _together(tap_hops: TapHops, steps: list[Step]) -> list[list[Step]]:
 
 
 SLOWER = 4
-"""A hop is slow all the time if its minimum delay is higher than that of its parallel hops by this
-many times their delay, and by `LEAST_STEP_NS`."""
+"""A hop is slow all the time if its minimum delay is higher than that of each of its parallel hops
+by this many times their delay, and by `LEAST_STEP_NS`."""
+LEAST_BESIDE = 2
+"""Parallel hops that tell the usual delay."""
 
 
 def slow_hops(case: Case, known: Known) -> Iterator[Finding]:
@@ -420,29 +423,30 @@ def _slower_than_beside(case: Case, tap_hops: TapHops) -> Iterator[tuple[TapHop,
         and not drifted(*taps)
     }
     least = {ends: int(hop.total["delay_min"]) for ends, hop in passed.items()}
-    beside: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    beside: dict[str | tuple[int, int], set[tuple[int, int]]] = {}
     for near, far in passed:
         if clock(near) == clock(far) or (far, near) in passed:
-            beside.setdefault((int(places[near]), int(places[far])), []).append((near, far))
+            beside.setdefault((int(places[near]), int(places[far])), set()).add((near, far))
+            if way := direction(tap_hops.names[near], tap_hops.names[far]):
+                beside.setdefault(way, set()).add((near, far))
 
     def way_ns(ends: tuple[int, int]) -> int:
         near, far = ends
         return least[ends] if clock(near) == clock(far) else least[ends] + least[far, near]
 
-    for parallel in beside.values():
-        for ends in parallel:
-            others = [other for other in parallel if other != ends]
-            if not others:
-                continue
-            usual_ns = float(np.median([way_ns(other) for other in others]))
-            one_way_ns = least[ends] - float(np.median([least[other] for other in others]))
-            ns = way_ns(ends) - usual_ns
-            is_slow = ns >= max(LEAST_STEP_NS, SLOWER * usual_ns) and abs(one_way_ns) > STEADY * ns
-            if is_slow and _has_a_floor(passed[ends], ns):
-                yield passed[ends], round(ns)
+    for ends, hop in passed.items():
+        others = set().union(*(hops for hops in beside.values() if ends in hops)) - {ends}
+        if len(others) < LEAST_BESIDE:
+            continue
+        usual_ns = max(way_ns(other) for other in others)
+        one_way_ns = least[ends] - int(np.median([least[other] for other in others]))
+        ns = way_ns(ends) - usual_ns
+        is_slow = ns >= max(LEAST_STEP_NS, SLOWER * usual_ns) and abs(one_way_ns) > STEADY * ns
+        if is_slow and _has_a_floor(hop, ns):
+            yield hop, ns
 
 
-def _has_a_floor(hop: TapHop, ns: float) -> bool:
+def _has_a_floor(hop: TapHop, ns: int) -> bool:
     """Whether many windows have about the same minimum delay: it is not that of a load."""
     minima = hop.windows[hop.windows[:, PACKETS_IN] > 0, DELAY_LEAST]
     at_floor = np.count_nonzero(minima <= minima.min() + STEADY * ns)
