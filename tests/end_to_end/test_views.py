@@ -25,7 +25,10 @@ KNOWN: dict[str, dict[str, str]] = {
         "vague": "one_link:leaf2-spine1 one_link:spine4>leaf2",
     },
     "black-hole": {"vague": "all_but_one:H2-leaf1"},
-    "incast": {"vague": "one_link:spine2>leaf2 one_link:leaf2-spine2", "wrong": "second_half"},
+    "incast": {
+        "vague": "one_link:spine2>leaf2 one_link:leaf2-spine2 one_link:leaf2-spine4",
+        "wrong": "second_half",
+    },
     "slow-link": {"vague": "one_link:spine3>leaf1"},
     "outage": {"vague": "one_link:leaf2>spine2 one_link:spine4>leaf1"},
     "spraying-slow-spine": {
