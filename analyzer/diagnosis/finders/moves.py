@@ -44,6 +44,8 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
     visits = tap_hops.visits
     moved = visits[(visits["moves"] > 0) & (visits["moves"] <= MOST_MOVES)]
     moved = moved[moved["went_on"] >= PACKETS_PER_MOVE * moved["moves"]]
+    # A tap before the links that began to capture later hides whether the flow is sprayed.
+    moved = moved[(moved["tap"] < START) | (moved["early_ns"] == 0)]
     moved = np.append(moved, _moves_between_links(tap_hops, moved))
     by_device: dict[str | None, list[int]] = {}
     for i, visit in enumerate(moved):
@@ -64,6 +66,11 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
         at_device = at_device[np.argsort(at_device["first_move_ns"], kind="stable")]
         starts = np.flatnonzero(np.diff(at_device["first_move_ns"]) > TOGETHER_NS) + 1
         clusters += [(device, cluster) for cluster in np.split(at_device, starts)]
+    named = [
+        int(cluster["first_move_ns"].min())
+        for device, cluster in clusters
+        if device is not None and len(np.unique(cluster["flow"])) >= LEAST_FLOWS
+    ]
     # The routers on either side of a link notice one after the other that it is down.
     down: dict[str | None, int] = {}
     for device, cluster in sorted(clusters, key=lambda item: int(item[1]["first_move_ns"].min())):
@@ -72,6 +79,9 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
             continue
         first = int(cluster["first_move_ns"].min())
         last = int(cluster["last_move_ns"].max())
+        is_effect = any(abs(first - time) <= TOGETHER_NS for time in named)
+        if device is None and is_effect and _is_seen_before(tap_hops, cluster):
+            continue  # at that device, to a link without a tap
         left = {case.registry.tap_names[int(tap)] for tap in cluster["first_next_tap"]}
         if known.moved_from(left, first, last):
             continue
@@ -207,6 +217,8 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
             hits=dict.fromkeys(hits, 0) | lost if lost else hits, span=(first, last),
             severity="warning", costs=bool(lost), until_ns=None, packets=packets,
         )  # fmt: skip
+    is_before = device is None and not len(from_taps)
+    is_before = is_before and not _is_seen_before(case.tap_hops, cluster)
     back = " and back" if is_undone else ""
     from_links, to_links = _links(case.tap_hops, cluster)
     way = f" from {_some(from_links)} to {_some(to_links)}"
@@ -217,7 +229,7 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
         Place(
             from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None,
             device=device,
-            direction=None if device or len(from_taps) else "before the tap",
+            direction="before the tap" if is_before else None,
         ),
         len(hits),
         (f"{device_words(device)} moves {moving}" if device else f"{moving} moved")
@@ -298,6 +310,16 @@ def _taps_beside(tap_hops: TapHops, visit: np.ndarray) -> set[int]:
     of_flow = arrived[arrived["flow"] == visit["flow"]]
     limits = of_flow["limit"][of_flow["tap"] == visit["first_next_tap"]]
     return set(of_flow["tap"][np.isin(of_flow["limit"], limits)].tolist())
+
+
+def _is_seen_before(tap_hops: TapHops, cluster: np.ndarray) -> bool:
+    """Whether a tap before the links that flows left, with a higher hop limit, captures a flow when
+    it moves."""
+    arrived = tap_hops.arrived
+    of_flows = arrived[np.isin(arrived["flow"], cluster["flow"])]
+    limit = of_flows["limit"][np.isin(of_flows["tap"], cluster["first_next_tap"])].max(initial=0)
+    taps = np.unique(of_flows["tap"][of_flows["limit"] > limit])
+    return bool((tap_hops.last_seen[taps] >= cluster["first_move_ns"].min()).any())
 
 
 def _some(links: list[str]) -> str:

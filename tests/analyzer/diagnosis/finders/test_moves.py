@@ -105,7 +105,8 @@ def test_flows_that_overtake_themselves_when_they_move_are_not_sprayed(until, tm
     slow = between("leaf*-spine3", "leaf*-spine3", delay(3 * MS), last=LAST)
     run = simulate(usual_pairs(gap=200_000), slow, rehashed((1, 2, 3, 4), FROM, until))
     found = diagnosis(write(tmp_path, run.taps)).findings
-    assert {one.kind for one in found} == {"rehash"}
+    assert {one.kind for one in found} == {"rehash", "delay-step"}
+    assert {one.place.device for one in found if one.kind == "delay-step"} == {"spine3"}
 
 
 @pytest.mark.parametrize("packets", [1, 100], ids=["packets", "flowlets"])
@@ -264,3 +265,21 @@ def test_sprayed_flows_do_not_move_when_taps_end(tmp_path):
     run = simulate(route=lambda packet, now: 1 + packet.ip_id % 4)
     ended = until(until(run, FROM, is_of_host), FROM + 20 * MS, lambda tap: "spine2" in tap)
     assert severe(tmp_path, ended) == []
+
+
+def test_flows_that_move_to_a_link_without_a_tap_belong_to_the_same_move(tmp_path):
+    """The taps after the spines show them, but not where they moved."""
+    run = simulate(route=rehashed((1, 2), FROM, LAST))
+    taps = {tap: seen for tap, seen in run.taps.items() if tap != "leaf1-spine4"}
+    (one,) = severe(tmp_path, Run(taps, run.hits))
+    assert (one.kind, one.place.device) == ("rehash", "leaf1")
+
+
+def test_sprayed_flows_do_not_move_before_a_tap_begins_to_capture(tmp_path):
+    """The few packets before that, seen at the links first, do not show that they are sprayed."""
+    run = simulate(route=lambda packet, now: 1 + (packet.ip_id * 2654435761 >> 7) % 4)
+    taps = {
+        tap: [each for each in seen if each.time_ns >= START_NS + 25 * MS * is_of_host(tap)]
+        for tap, seen in run.taps.items()
+    }
+    assert severe(tmp_path, Run(taps, run.hits)) == []
