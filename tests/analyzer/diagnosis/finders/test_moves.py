@@ -279,7 +279,7 @@ def test_sprayed_flows_do_not_move_before_a_tap_begins_to_capture(tmp_path):
     """The few packets before that, seen at the links first, do not show that they are sprayed."""
     run = simulate(route=lambda packet, now: 1 + (packet.ip_id * 2654435761 >> 7) % 4)
     taps = {
-        tap: [each for each in seen if each.time_ns >= START_NS + 25 * MS * is_of_host(tap)]
+        tap: [each for each in seen if each.time_ns >= START_NS + 40 * MS * is_of_host(tap)]
         for tap, seen in run.taps.items()
     }
     assert severe(tmp_path, Run(taps, run.hits)) == []
