@@ -383,8 +383,8 @@ def slow_hops(case: Case, known: Known) -> Iterator[Finding]:
         hits = hits_by_flow(passed["flow"], passed["packets"])
         if any(known.explains(causes, flow, *span, queue=True) for flow in hits):
             continue
-        ends, clock = {(hop.from_tap, hop.to_tap) for hop, _ in slow}, case.registry.taps.clock
-        is_sum = any((far, near) in ends and clock(near) != clock(far) for near, far in ends)
+        taps, clock = {(hop.from_tap, hop.to_tap) for hop, _ in slow}, case.registry.taps.clock
+        is_sum = any((far, near) in taps and clock(near) != clock(far) for near, far in taps)
         both = ", both directions together," if is_sum else ""
         yield finding(
             case,
