@@ -311,6 +311,8 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
         alone = len(others) > 1 and float(others.max()) < 0.6 * late[step, rank]
         alone = alone and bool(line.has_inputs[rank])
         is_costly = extra[step] >= NAMED * usual
+        if not line.is_complete:  # a rank that does not show may be late, or slow transfers delay
+            alone = alone and moved[step] <= 0.25 * extra[step]
         if late[step, rank] >= 0.5 * extra[step] and alone and is_costly:
             launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
             cause: Cause = "late_grants" if launched_late else "late_data"
