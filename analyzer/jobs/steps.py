@@ -59,6 +59,7 @@ _SWAY: Final = 0.6
 _BINS: Final = 20
 _SPREAD: Final = 0.9
 """Messages that are spread more evenly over the steps of a job have nothing to do with them."""
+_LIFE_PERIODS: Final = 3
 _SAME_PERIOD: Final = 0.02
 """Of a period: what those of flows of one job differ by at the same time."""
 _LONGER: Final = 0.1
@@ -514,6 +515,8 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     """Whether an edge advances by one period of its own in each period of another one, and its
     periods last as long at the same time."""
     half = rhythm.period_ns / 2
+    if not _lives_as_long(edge, starts, rhythm):
+        return False
     inside = (starts >= edge.begun_ns[0] - half) & (starts <= edge.ended_ns[-1] + half)
     if inside.sum() < min(FEWEST_PERIODS, len(starts)):
         return False
@@ -537,6 +540,15 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     drift = abs(float(slope)) * len(periods)
     sway = float((ahead - offset - slope * periods).std())
     return drift < _DRIFT or drift < 4 * sway
+
+
+def _lives_as_long(edge: Edge, starts: Ints, rhythm: Rhythm) -> bool:
+    """Whether an edge begins and ends about when another one does: flows of one job begin in its
+    first step and end in its last one."""
+    near = _LIFE_PERIODS * rhythm.period_ns
+    begins = abs(int(edge.begun_ns[0]) - int(starts[0])) if len(starts) else 0
+    ends = abs(int(edge.ended_ns[-1]) - int(starts[-1])) if len(starts) else 0
+    return begins <= near and ends <= near
 
 
 def _lasts_as_long(edge: Edge, rhythm: Rhythm, starts: Ints) -> bool:
@@ -586,7 +598,10 @@ def _with_rest(groups: list[Group], rest: list[Bundle]) -> list[Group]:
 
 def _spread(edge: Edge, group: Group) -> float:
     """How evenly the messages of an edge are spread over the steps of a job: 0 to 1."""
-    starts = _starts(*group.clocks[0])
+    clock, rhythm = group.clocks[0]
+    starts = _starts(clock, rhythm)
+    if not len(starts) or not _lives_as_long(edge, starts, rhythm):
+        return 1.0
     at = np.interp(edge.begun_ns, starts, np.arange(len(starts)), left=np.nan, right=np.nan)
     known = at[~np.isnan(at)]
     if len(known) < len(at) / 2:
