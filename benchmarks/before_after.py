@@ -152,6 +152,7 @@ def main() -> int:
     mode.add_argument("--record", action="store_true")
     options = parser.parse_args()
     known = json.loads(BEFORE.read_text())
+    os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # an installation has bytecode
     works = [work for work in WORKS if options.only in work.name]
     if options.check:
         return check(works, known["megabytes_above_imports"])
@@ -163,7 +164,6 @@ def main() -> int:
         BEFORE.write_text(json.dumps(known, indent=2) + "\n")
         return 0
     before = checkout_of(known["commit"])
-    os.environ["PYTHONDONTWRITEBYTECODE"] = ""  # as an installation has it
     heads = ["before", "after", "ratio"] * 2
     print("  ".join([f"{'':22}", *(f"{head:>20}" for head in heads)]))
     for work in works:
