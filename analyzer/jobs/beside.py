@@ -22,7 +22,7 @@ from ..results.job_records import (
     RecordedGroup,
     StepCollectives,
 )
-from ..results.jobs import Hang, TrainingJob
+from ..results.jobs import Boundary, Hang, TrainingJob
 from .records import (
     GroupKey,
     RankLog,
@@ -40,8 +40,8 @@ _MOST_PERIOD: Final = 4_096
 """Collectives per step that are looked for."""
 _REGULAR: Final = 0.45
 """Share of the collectives, the newest, that repeat without exception."""
-_ROUND: Final = 0.1
-"""What collectives per period may differ by from a whole number, as a share of it, at most half."""
+_OFF: Final = 0.05
+"""Of the period of a job: what the collectives of a step may take longer or shorter."""
 _SAME_TIME_NS: Final = 60_000_000_000
 """Clocks of hosts and capture that differ by more are of another time."""
 _SLACK_NS: Final = 1_000_000_000
@@ -138,25 +138,36 @@ def _rhythm(job: TrainingJob, key: GroupKey, rows: Records) -> _Rhythm | None:
     if repeat is None:
         return None
     start, shortest = repeat
-    spacing = np.median(times[start + shortest :] - times[start:-shortest]) / shortest
+    rows, times = rows[start:], times[start:]
+    per_step = _per_step(times, shortest, job.iterations.period_p50_ns)
+    if per_step is None:
+        return None
+    begin = (_last_of_step(job.iterations.boundary, rows, times, per_step) + 1) % per_step
+    end = begin + (len(rows) - begin) // per_step * per_step
+    return _Rhythm(per_step, rows[begin:end], times[begin:end][per_step - 1 :: per_step])
+
+
+def _per_step(times: Ints, shortest: int, period_ns: float) -> int | None:
+    """The multiple of `shortest` collectives that takes a period of the job; None: none does."""
+    spacing = (times[-1] - times[0]) / (len(times) - 1)
     if spacing <= 0:
         return None
-    count = job.iterations.period_p50_ns / spacing
-    whole = round(count / shortest) * shortest
-    if not whole or abs(count - whole) > min(0.5, _ROUND * whole):
-        return None
-    if len(rows) - start < whole * _FEWEST_PERIODS:
-        return None
-    gaps = np.diff(times[start:])
-    phases = [float(np.median(gaps[phase::whole])) for phase in range(min(whole, len(gaps)))]
-    begin = start + int(np.argmax(phases)) + 1
-    if whole == 1:
-        begin = start
-    steps = (len(rows) - begin) // whole
-    if steps < 1:
-        return None
-    end = begin + steps * whole
-    return _Rhythm(whole, rows[begin:end], times[begin:end][whole - 1 :: whole])
+    about = round(period_ns / spacing / shortest)
+    best, error = None, _OFF
+    for per_step in (shortest * (about + more) for more in (-1, 0, 1)):
+        if 0 < per_step and len(times) >= per_step * _FEWEST_PERIODS:
+            lasting = float(np.median(times[per_step:] - times[:-per_step]))
+            if abs(lasting / period_ns - 1) < error:
+                best, error = per_step, abs(lasting / period_ns - 1)
+    return best
+
+
+def _last_of_step(boundary: Boundary, rows: Records, times: Ints, per_step: int) -> int:
+    """Place of the last collective of a step: the marker, else before the longest pause."""
+    if boundary == "marker" and (rows["bytes"][:per_step] >= 0).all():
+        return int(np.argmin(rows["bytes"][:per_step]))
+    gaps = np.diff(times)
+    return int(np.argmax([float(np.median(gaps[place::per_step])) for place in range(per_step)]))
 
 
 def _period(rows: Records) -> tuple[int, int] | None:
@@ -202,6 +213,10 @@ class _Beside:
         offset = None
         if matched is not None:
             steps, offset = self._steps(ends, shift)
+            if self._rhythm.per_step > 1 and self._job.iterations.boundary != "marker":
+                self._notes.append(
+                    "in the records, a step begins after the longest pause between calls"
+                )
         self._compare_hang()
         self._compare_stragglers()
         return BesidePackets(
@@ -221,9 +236,9 @@ class _Beside:
     def _match(self, ends: Ints) -> tuple[MatchedBy | None, int]:
         """How steps were matched, and which recorded step is the first of the packets."""
         recorded = self._rhythm.ends_ns
-        complete = self._complete_before_hang()
-        if complete and abs(int(recorded[complete - 1] - ends[-1])) < _SAME_TIME_NS:
-            return "end", complete - len(ends)
+        complete, steps = self._complete_before_hang(ends)
+        if complete and abs(int(recorded[complete - 1] - ends[steps - 1])) < _SAME_TIME_NS:
+            return "end", complete - steps
         if len(recorded) == len(ends) and abs(int(recorded[0] - ends[0])) < _SAME_TIME_NS:
             return "count", 0
         places = np.searchsorted(recorded, ends)
@@ -247,13 +262,22 @@ class _Beside:
         )
         return "clocks", shift
 
-    def _complete_before_hang(self) -> int:
-        """Recorded steps before the collective in which the job hangs; 0: no such end."""
+    def _complete_before_hang(self, ends: Ints) -> tuple[int, int]:
+        """Steps before the hang in the records and in the packets; 0: no such end in both."""
         hang, missing = self._job.hang, self._missing
-        if hang is None or hang.until_ns is not None or missing is None:
-            return 0
+        if hang is None or missing is None or not self._is_final(hang):
+            return 0, 0
         after = missing.sequence - int(self._rhythm.rows["sequence"][0])
-        return min(max(after // self._rhythm.per_step, 0), len(self._rhythm.ends_ns))
+        complete = min(max(after // self._rhythm.per_step, 0), len(self._rhythm.ends_ns))
+        steps = int((ends <= hang.from_ns).sum())
+        return (complete, steps) if complete and steps else (0, 0)
+
+    def _is_final(self, hang: Hang) -> bool:
+        """Whether the queue pairs of the hang do not go on: it lasts, or a restart follows."""
+        return hang.until_ns is None or any(
+            epoch.ended_by == "restart" and epoch.until_ns == hang.from_ns
+            for epoch in self._job.epochs
+        )
 
     def _apart(self, ends: Ints, shift: int) -> Ints:
         """int64 ns: records less packets at the ends of the steps that both have."""
@@ -287,7 +311,7 @@ class _Beside:
         hang, missing = self._job.hang, self._missing
         until = self._job.epochs[-1].until_ns
         if missing is None:
-            if hang is not None and hang.until_ns is None:
+            if hang is not None and self._is_final(hang):
                 self._compare_complete(hang)
             return
         name = f"{missing.operation} {missing.sequence}"
@@ -303,10 +327,10 @@ class _Beside:
                     " it was called"
                 )
             return
-        if hang.until_ns is not None:
+        if not self._is_final(hang):
             if missing.timed_out:
                 self._contradictions.append(
-                    f"records: {name} timed out; packets: the job stops, but returns"
+                    f"records: {name} timed out; packets: the job stops, then its queue pairs go on"
                 )
             return
         self._compare_missing(hang, missing, name)
@@ -321,8 +345,8 @@ class _Beside:
         )
         if last > hang.from_ns + _SLACK_NS:
             self._contradictions.append(
-                "packets: the job stops and does not return; records: all collectives are"
-                " complete, the last after that by the clock of its host"
+                "packets: the job stops and its queue pairs do not go on; records: all collectives"
+                " are complete, the last after that by the clock of its host"
             )
         else:
             self._notes.append("the records end before the hang that the packets show")

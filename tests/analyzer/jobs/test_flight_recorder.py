@@ -86,9 +86,7 @@ def test_versions(tmp_path, version):
             for one in value["entries"]:
                 for key in ("is_p2p", "input_dtypes", "output_dtypes", "timeout_ms", "thread_id"):
                     one.pop(key, None)
-    assert _named(_records(write_dumps(tmp_path, dumps))) == [
-        (6, "enqueued", [2], [0, 1, 3], [])
-    ]
+    assert _named(_records(write_dumps(tmp_path, dumps))) == [(6, "enqueued", [2], [0, 1, 3], [])]
 
 
 def test_a_rank_without_a_dump_is_not_accused(tmp_path):
@@ -108,9 +106,7 @@ def test_what_left_the_buffer_is_not_missing(tmp_path):
     groups = {"0": ("default_pg", range(4)), "7": ("tp", [2])}
     dumps[2] = dump(other, groups=groups)
     del dumps[2]["pg_status"]
-    assert _named(_records(write_dumps(tmp_path, dumps))) == [
-        (6, "completed", [], [0, 1, 3], [2])
-    ]
+    assert _named(_records(write_dumps(tmp_path, dumps))) == [(6, "completed", [], [0, 1, 3], [2])]
     kept = entry(4, record_id=99)
     for status, expected in ((5, [2]), (6, []), (3, [])):
         dumps[2] = dump([kept, *other[:1], *other[3:]], groups=groups, last_enqueued=status)

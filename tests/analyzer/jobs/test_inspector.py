@@ -30,7 +30,7 @@ def _whole(rank, said, *, comm="0x7f", size=4, host=None, pid=None, **more):
     pid = 100 + rank if pid is None else pid
     return _line(
         header=header(rank, size, comm) | more,
-        metadata=metadata(host, pid, _US + 1_000 * said["coll_sn"]),
+        metadata=metadata(host, pid, _US + 1_000 * int(said["coll_sn"])),
         coll_perf=said,
     )
 
@@ -95,9 +95,7 @@ def test_each_operation_has_its_own_numbers(tmp_path):
 @pytest.mark.parametrize("source", ["collective_cpu", "unknown"])
 def test_times_of_calls_are_not_executions(tmp_path, source):
     lines = {
-        rank: "".join(
-            _whole(rank, collective(n, us, coll_timing_source=source)) for n in range(10)
-        )
+        rank: "".join(_whole(rank, collective(n, us, coll_timing_source=source)) for n in range(10))
         for rank, us in _TIMES.items()
     }
     assert _records(_write(tmp_path, lines)).late == []
@@ -199,9 +197,7 @@ def test_ranks_of_smaller_communicators_become_global(tmp_path):
 
 
 def test_processes_of_several_gpus_have_no_global_ranks(tmp_path):
-    lines = {
-        0: "".join(_whole(rank, collective(0, 50), host="n", pid=1) for rank in range(4))
-    }
+    lines = {0: "".join(_whole(rank, collective(0, 50), host="n", pid=1) for rank in range(4))}
     (group,) = _records(_write(tmp_path, lines)).groups
     assert (group.ranks_are, [r.rank for r in group.ranks]) == ("group", [0, 1, 2, 3])
 

@@ -119,7 +119,11 @@ def test_a_value_within_itself_and_deep_values_end():
     assert isinstance(deep, tuple)
     del deep  # without a deep recursion
     doubled = b"\x80\x02]q\x00" + b"".join(
-        b"]" + struct.pack("<cI", b"r", n + 1) + b"(" + struct.pack("<cIcI", b"j", n, b"j", n) + b"e"
+        b"]"
+        + struct.pack("<cI", b"r", n + 1)
+        + b"("
+        + struct.pack("<cIcI", b"j", n, b"j", n)
+        + b"e"
         for n in range(64)
     )
     with pytest.raises(RefusedPickle, match="65 values"):
