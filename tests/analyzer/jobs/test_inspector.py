@@ -148,7 +148,8 @@ def test_partial_and_damaged_lines(tmp_path):
     damaged = [
         whole[:80] + "\n", "{}\n", "[]\n", "null\n", "\x00\xff\n",
         _whole(0, collective(2, 5) | {"coll_sn": "2"}), _whole(0, collective(2, -5)),
-        _whole(0, collective(2, 5) | {"coll_msg_size_bytes": 1 << 80}), _whole(-1, collective(2, 5)),
+        _whole(0, collective(2, 5) | {"coll_msg_size_bytes": 1 << 80}),
+        _whole(-1, collective(2, 5)),
         _line(header=7, coll_perf=collective(2, 5)), "[" * 16_000 + "\n",
         _whole(0, collective(2, 5), size=1 << 30), _whole(0, collective(2, 5), comm="x" * 400),
     ]  # fmt: skip
