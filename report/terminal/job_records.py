@@ -38,7 +38,8 @@ def overview(records: JobRecords) -> str:
 def troubles(records: JobRecords) -> list[str]:
     """Missing and mismatched collectives, contradictions: the worst first."""
     names = [group_name(group) for group in records.groups]
-    lines = [_missing(missing, names[missing.group]) for missing in records.missing]
+    certain = _hanging(records)
+    lines = [_missing(each, names[each.group]) for each in records.missing if each in certain]
     lines += [_mismatch(each, names[each.group]) for each in records.mismatches]
     for part in records.beside:
         lines += [f"{names[part.group]}: contradiction: {text}" for text in part.contradictions]
@@ -48,7 +49,13 @@ def troubles(records: JobRecords) -> list[str]:
 def remarks(records: JobRecords, jobs: Sequence[str]) -> list[str]:
     """Late ranks, how records fit the packets, what was not judged. jobs: names by id."""
     names = [group_name(group) for group in records.groups]
-    lines = [_late(late, names[late.group]) for late in records.late if late.slowest]
+    certain = _hanging(records)
+    lines = [
+        f"{_missing(each, names[each.group])}; no timeout is recorded: perhaps it was in flight"
+        for each in records.missing
+        if each not in certain
+    ]
+    lines += [_late(late, names[late.group]) for late in records.late if late.slowest]
     for part in records.beside:
         lines.append(_fit(part, names[part.group], jobs[part.job]))
         lines += [f"{names[part.group]}: {text}" for text in (*part.agreements, *part.notes)]
@@ -92,9 +99,13 @@ def _missing(missing: MissingCollective, group: str) -> str:
         text = f"{what} all ranks called it, none completed it"
     if missing.unknown:
         text += f"; no record of {_ranks(missing.unknown)}"
-    if not missing.timed_out:
-        text += "; no timeout is recorded: it may have been in flight"
     return text
+
+
+def _hanging(records: JobRecords) -> list[MissingCollective]:
+    """Collectives that certainly hang: a rank gave up, or the packets stop there too."""
+    stopped = {part.group for part in records.beside if part.matched_by == "end"}
+    return [each for each in records.missing if each.timed_out or each.group in stopped]
 
 
 def _mismatch(mismatch: MismatchedCollective, group: str) -> str:
