@@ -42,8 +42,10 @@ _NO_JOB: Final = (
 _MOST_MESSAGES: Final = 1 << 13
 """Of a flow: its rhythm is looked for in the first ones."""
 _LAGS: Final = 48
-_IRREGULAR: Final = 0.25
+_IRREGULAR: Final = 0.18
 _IRREGULAR_FEW: Final = 0.12
+_ABOUT: Final = 0.1
+"""Of a number of messages: rhythms that differ by less are the same one."""
 _MANY_PERIODS: Final = 8
 """With fewer periods, parts of a step that are about alike look like steps."""
 SILENT_PERIODS: Final = 5
@@ -141,6 +143,8 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
     messages: of a `MessageLog`, by flow; flows: FLOW records; granting_flows: whose grants are
     decoded. A flow of messages of the form of grants belongs to the data of the other direction.
     """
+    if not len(messages):
+        return []
     numbers, first = np.unique(messages["flow"], return_index=True)
     last = np.append(first[1:], len(messages))
     rows = dict(zip(numbers.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
@@ -172,7 +176,7 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
                 int(flows["dst"][flow]),
                 np.ascontiguousarray(part["begun_ns"]),
                 np.ascontiguousarray(part["ended_ns"]),
-                np.ascontiguousarray(part["bytes"]),
+                part["bytes"].astype(np.int64),
                 granted,
                 by,
             )
@@ -206,22 +210,30 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     if not found:
         return None
     best = min(found, key=lambda rhythm: rhythm.irregularity)
-    fitting = [  # a capture of whole steps
-        rhythm
-        for rhythm in found
-        if count % rhythm.messages == 0
-        and abs(rhythm.messages - best.messages) <= 0.03 * best.messages
-        and rhythm.irregularity <= best.irregularity + 0.02
-    ]
-    best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
     parts = [  # several periods may be as regular as one
         rhythm
         for rhythm in found
         if rhythm.irregularity <= 2 * best.irregularity + 0.02
         and (times := round(best.messages / rhythm.messages)) > 1
-        and abs(best.messages - times * rhythm.messages) * 20 <= rhythm.messages
+        and abs(best.messages - times * rhythm.messages) <= _ABOUT * rhythm.messages
     ]
-    return min(parts, key=lambda rhythm: rhythm.messages, default=best)
+    best = min(parts, key=lambda rhythm: rhythm.messages, default=best)
+    near = [r for r in found if abs(r.messages - best.messages) <= _ABOUT * best.messages]
+    best = min(near, key=lambda rhythm: rhythm.irregularity)
+    fitting = [  # to a capture of whole steps
+        rhythm
+        for rhythm in near
+        if count % rhythm.messages == 0 and rhythm.irregularity <= best.irregularity + 0.02
+    ]
+    best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
+    return None if _is_steady(begun, ended, best.messages) else best
+
+
+def _is_steady(begun: Ints, ended: Ints, messages: int) -> bool:
+    """Whether all pauses of a period are alike: a stream, in which any part repeats itself."""
+    pauses = begun[1:] - ended[:-1]
+    usual = [float(np.median(pauses[at::messages])) for at in range(messages)]
+    return messages > 1 and max(usual) < 2 * min(usual)
 
 
 def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:

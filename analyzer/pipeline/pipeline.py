@@ -105,7 +105,7 @@ class Pipeline:
         self.measuring = Measuring(options.window_ns, many_taps, checked)
         self.measuring.filtered = options.filter is not None
         self.measuring.address_beyond = registry.endpoints.beyond
-        self.measuring.messages.log = MessageLog()
+        self.measuring.messages.log = MessageLog(newest=options.follow)
         if self.job is not None:
             self.measuring.message_times = MessageTimes(newest=options.follow)
 
@@ -226,7 +226,7 @@ class Pipeline:
                 owners[number] = known
         return owners
 
-    def _training_jobs(self, owners: Mapping[int, Owner]) -> TrainingJobs:
+    def _training_jobs(self, owners: Mapping[int, Owner], flows: Sequence[Flow]) -> TrainingJobs:
         measuring, log = self.measuring, self.measuring.messages.log
         if log is None:
             return TrainingJobs([], [])
@@ -237,6 +237,11 @@ class Pipeline:
             grants=log.grants,
             owners=owners,
             open_ns=measuring.messages.open_ns(),
+            lossy={
+                flow.id
+                for flow in flows
+                if flow.retransmitted_packets or flow.recovered_packets or flow.missing_packets
+            },
             until_ns=measuring.clock.now_ns or 0,
             taps=len(self.registry.taps),
         )
@@ -289,7 +294,7 @@ class Pipeline:
         mrc = None if summary.mrc is None else summary.mrc.whole(self.uses_outer_labels())
         imbalance = summary.imbalance()
         hops, losses, clocks = summary.hops()
-        jobs = self._training_jobs(owners)
+        jobs = self._training_jobs(owners, flows)
         case = Case(
             measuring=measuring,
             registry=registry,
