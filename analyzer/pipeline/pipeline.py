@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs
@@ -15,9 +16,11 @@ from ..decode.merge import MergeCounts
 from ..diagnosis.case import Case
 from ..diagnosis.diagnose import diagnose
 from ..filtering.compiler import FlowName, Ranks
+from ..jobs.beside import job_records
 from ..jobs.files import named
 from ..jobs.job import FollowedLogs, Job
 from ..jobs.join import Join, Joined
+from ..jobs.records import Recorded
 from ..jobs.training import Sources, TrainingJobs, training_jobs
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
@@ -85,6 +88,8 @@ class Pipeline:
                 logs = FollowedLogs(options.job_logs)
             else:
                 job = Job(named(options.job_logs))
+        self.recorded = _recorded(options)
+        """Collectives that the job recorded itself; None: no folder is given."""
         self.logs = logs
         """Logs of the job that may grow."""
         self.job = job if logs is None else logs.job
@@ -333,8 +338,24 @@ class Pipeline:
             mrc=UNSET if mrc is None else mrc,
             mirror_checks=UNSET if mirror is None else mirror,
             ranks=ranks_of(flows, measuring.message_times) or UNSET,
+            job_records=UNSET if self.recorded is None else job_records(self.recorded, jobs.jobs),
             segment_lists=summary.segment_lists() or UNSET,
         )
+
+
+def _recorded(options: AnalyzeOptions) -> Recorded | None:
+    """What the job recorded; errors as the readers of the folders."""
+    recorded = Recorded()
+    if options.flight_recorder is not None:
+        from ..jobs.flight_recorder import read_flight_recorder
+
+        read_flight_recorder(Path(options.flight_recorder), recorded)
+    if options.nccl_inspector is not None:
+        from ..jobs.inspector import read_inspector
+
+        read_inspector(Path(options.nccl_inspector), recorded)
+    recorded.finish()
+    return recorded if recorded.files else None
 
 
 def _with_job_events(
