@@ -17,6 +17,7 @@ from ..analyzer.measures.counters import Counters
 from ..analyzer.measures.hops.measure import HopMeasure, SampledTimes
 from ..analyzer.measures.hops.state import Passing
 from ..analyzer.measures.measuring import Measuring, PacketClock
+from ..analyzer.measures.message_log import GrantNames, MessageLog
 from ..analyzer.measures.messages import MessageArrays, MessageStatistics
 from ..analyzer.measures.mrc import EntropyValues, MrcMeasure
 from ..analyzer.measures.mrc import State as MrcState
@@ -61,9 +62,9 @@ from .work import (
 
 _CLASSES: tuple[type[Any], ...] = (
     Activity, CmMessage, CmPairs, CodeArrays, CodeCounts, CongestionArrays, CongestionMeasure,
-    Counters, Densities, DensityArrays, Ended, EntropyValues, FlowTracker, HistogramPool,
-    Histograms, HopMeasure, Idle, IdleArrays, LaneRecords, Measuring, MessageArrays,
-    MessageStatistics, MrcMeasure, MrcState, Outline, PacketClock, Passing, PathLanes, PathTable,
+    Counters, Densities, DensityArrays, Ended, EntropyValues, FlowTracker, GrantNames,
+    HistogramPool, Histograms, HopMeasure, Idle, IdleArrays, LaneRecords, Measuring,
+    MessageArrays, MessageLog, MessageStatistics, MrcMeasure, MrcState, Outline, PacketClock, Passing, PathLanes, PathTable,
     PathUsage, SampledTimes, State, Totals, TroubleArrays, Troubles, WindowedSums, _Request,
 )  # fmt: skip
 _NUMBER = {kind: number for number, kind in enumerate(_CLASSES)}

@@ -284,10 +284,10 @@ def late_ring(late: int, extra_ms: float, slow: range, grants_late: bool) -> lis
             successor_late = grants_late and (rank + 1) % 4 == late
             granted += [now + 5 + (extra if successor_late else 0)] + [t - 0.05 for t in times[1:]]
             now = times[-1] + 0.1
-        as_ns = [np.round(np.array(values) * MS).astype(np.int64) for values in (begun, ended)]
+        first, last = (np.round(np.array(at) * MS).astype(np.int64) for at in (begun, ended))
         grants = np.sort(np.round(np.array(granted) * MS).astype(np.int64))
         ends = rank, (rank + 1) % 4
-        edges.append(Edge(rank, *ends, *as_ns, np.full(72, 32768), grants, rank + 100))
+        edges.append(Edge(rank, *ends, first, last, np.full(72, 32768), grants, rank + 100))
     return edges
 
 
