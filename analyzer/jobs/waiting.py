@@ -36,6 +36,8 @@ class Timeline(NamedTuple):
     """Numbers of the addresses that send data."""
     arrival: Floats
     """float64[steps, collectives, ranks]."""
+    done: Floats
+    """float64[steps, collectives, ranks]: last packet of the rank's own messages."""
     delay: Floats
     """float64[steps, collectives, ranks]: from ready to arrival."""
     granted: Floats
@@ -88,7 +90,7 @@ def timeline(epoch: Epoch) -> Timeline:
     parts = _parts(epoch, sent)
     count = max((len(part) for part in parts if part is not None), default=1)
     shape = steps, count, len(ranks)
-    arrival, ready, granted = (np.full(shape, np.nan) for _ in range(3))
+    arrival, sent_ns, ready, granted = (np.full(shape, np.nan) for _ in range(4))
     end = np.full(shape[:2], np.nan)
     first_data, last_data = (
         np.full((steps, len(ranks)), np.nan),
@@ -110,6 +112,7 @@ def timeline(epoch: Epoch) -> Timeline:
         arrived[each != np.median(each)] = done[each != np.median(each)] = np.nan
         rank = place[edge.src]
         arrival[:, :, rank] = np.fmin(arrival[:, :, rank], arrived)
+        sent_ns[:, :, rank] = np.fmax(sent_ns[:, :, rank], done)
         end = np.fmax(end, done)
         before = np.concatenate([[np.nan], done.reshape(-1)[:-1]]).reshape(done.shape)
         if begins[0, 0] > 0:
@@ -120,8 +123,9 @@ def timeline(epoch: Epoch) -> Timeline:
             given = granted[:, :, place[edge.dst]]
             granted[:, :, place[edge.dst]] = np.fmin(given, _granted(edge, begins))
     return Timeline(
-        ranks, arrival, arrival - ready, granted - ready, end, moving, first_data, last_data
-    )
+        ranks, arrival, sent_ns, arrival - ready, granted - ready, end, moving, first_data,
+        last_data,
+    )  # fmt: skip
 
 
 def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
