@@ -27,6 +27,7 @@ from .notes import first_ns
 _ALIKE: Final = 0.05
 """Steps within this share of their median are all alike."""
 _MOST_NAMED: Final = 3
+_SEE: Final = "{}, see the diagnosis"
 _PATTERNS = {
     "ring": "ring of",
     "tree": "tree of",
@@ -80,19 +81,26 @@ def _said(job: TrainingJob, findings: Sequence[Finding], begin_ns: int) -> Itera
     if iterations is None:
         yield Said("note", f"no iterations: {printable(job.iterations_reason or 'unknown why')}")
         return
+    costly = {
+        (cost.from_step, cost.until_step): finding.kind
+        for finding in findings
+        if finding.kind not in ("straggler", "hang")
+        for cost in finding.job_cost
+        if cost.job == job.id
+    }
     told: set[int] = set()
     for straggler in job.stragglers:
-        told |= set(range(straggler.from_step, straggler.until_step + 1))
-        yield Said("warning", straggling(iterations, straggler))
+        both = straggler.from_step, straggler.until_step
+        kind = costly.get(both) if straggler.cause == "slow_transfers" else None
+        told |= set(range(both[0], both[1] + 1))
+        yield Said("warning", straggling(iterations, straggler, kind))
     for finding in findings:
-        if finding.kind in ("straggler", "hang"):
-            continue
         for cost in finding.job_cost:
             steps = range(cost.from_step, cost.until_step + 1)
             if cost.job == job.id and not told.issuperset(steps):
                 told |= set(steps)
                 text = f"{_took(iterations, steps)}, {duration(cost.cost_ns)} more than before"
-                yield Said("warning", f"{text}: {finding.kind}, see the diagnosis")
+                yield Said("warning", f"{text}: {_SEE.format(finding.kind)}")
     others = [step for step in _timed(iterations) if step.index not in told]
     usual = iterations.period_p50_ns
     slow = [s for s in others if (s.duration_ns or 0) > (1 + _ALIKE) * usual]
@@ -135,20 +143,24 @@ def steps_of(iterations: Iterations) -> str:
     text = f"{counted(len(iterations.steps), 'step')} of {duration(usual)}"
     apart = max((abs(one - usual) for one in lasting), default=0.0) / max(usual, 1.0)
     if len(lasting) > 1:
-        text += f", all within {max(1, round(apart * 100 + 0.5))} %" if apart < _ALIKE else " (median)"
+        text += (
+            f", all within {max(1, round(apart * 100 + 0.5))} %" if apart < _ALIKE else " (median)"
+        )
     if iterations.messages_per_step is not None:
         text += f", {counted(iterations.messages_per_step, 'message')} each"
     return text
 
 
-def straggling(iterations: Iterations, straggler: Straggler) -> str:
-    """`steps 5 to 7 took 37.4 to 38.8 ms: the others waited for rank 2 (10.1.3.11); ...`"""
+def straggling(iterations: Iterations, straggler: Straggler, finding: str | None = None) -> str:
+    """`steps 5 to 7 took 37.4 to 38.8 ms: the others waited for rank 2 (10.1.3.11); ...`; finding:
+    the kind of that which explains slow transfers."""
     steps = range(straggler.from_step, straggler.until_step + 1)
     text = _took(iterations, steps)
     who = rank_name(straggler.address, straggler.rank)
     cost = f"cost: {duration(straggler.wait_ns)} in {counted(len(steps), 'step')}"
     if straggler.cause == "slow_transfers":
-        return f"{text}: transfers of {who} took longer; {cost}; {WHY['slow_transfers']}"
+        why = WHY["slow_transfers"] if finding is None else _SEE.format(finding)
+        return f"{text}: transfers of {who} took longer; {cost}; {why}"
     return f"{text}: the others waited for {who}; {cost}; {WHY[straggler.cause]}"
 
 
@@ -288,11 +300,11 @@ def _natural(address: str) -> list[tuple[int, str]]:
 
 State = Literal["computing", "waiting", "sending", "waited for", "sends within"]
 STATES: Final[Mapping[State, str]] = {
-    "computing": "sends nothing: computing, or idle",
+    "computing": "computing: sends nothing",
     "sending": "sending",
-    "waiting": "waiting: its data came before that of the last rank",
+    "waiting": "waiting: the last rank has sent nothing yet",
     "waited for": "waited for",
-    "sends within": "from first to last data",
+    "sends within": "from first to last data: pauses do not show",
 }
 """With their meanings."""
 
@@ -316,7 +328,7 @@ def begin_of(step: JobStep) -> int:
 def intervals(step: JobStep, rank: StepRank) -> list[Interval]:
     """The states of a rank of the step until its last data, ascending, without gaps."""
     at = begin_of(step)
-    if not rank.sends:
+    if not any(rank.sends):
         if rank.first_data_ns is None or rank.last_data_ns is None:
             return []
         parts = [

@@ -371,7 +371,7 @@ class _Job:
 
     def _with_ranks(self, iterations: Iterations, found: Sequence[_Steps]) -> Iterations:
         """The steps with what each rank does, as many as `_MOST_SENDS` allows."""
-        each = max((part.line.arrival.shape[1] * part.line.arrival.shape[2] for part in found))
+        each = max(part.line.arrival.shape[1] * part.line.arrival.shape[2] for part in found)
         most = max(2, _MOST_SENDS // max(1, each))
         order = sorted(iterations.steps, key=lambda step: step.duration_ns or 0)
         half = most if len(order) <= most else most // 2
@@ -395,7 +395,9 @@ class _Job:
         for at, number in enumerate(line.ranks):
             sends = [
                 None if np.isnan(begun) else Sending(int(begun), int(until), int(wait))
-                for begun, until, wait in zip(arrival[:, at], done[:, at], waits[:, at], strict=True)
+                for begun, until, wait in zip(
+                    arrival[:, at], done[:, at], waits[:, at], strict=True
+                )
             ]
             ranks.append(
                 StepRank(

@@ -6,8 +6,9 @@ from rich.text import Text
 
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.diagnosis import SEVERITIES
-from ..jobs import Said, heading, sentences, sources, training
+from ...analyzer.results.jobs import TrainingJob
 from ..human import Glyphs
+from ..jobs import Said, heading, sentences, sources, training
 from .diagnosis import STYLES
 from .page import Page
 
@@ -23,12 +24,17 @@ def print_jobs(page: Page, analysis: Analysis, most: int) -> None:
     page.gap()
     page.console.print(Text("JOBS", "bold").append(f"  {heading(jobs)}", "not bold"))
     for job in jobs[:most]:
-        for said in sentences(job, analysis):
-            mark = mark_of(said, page.glyphs) or page.glyphs.shorten(job.name, _LONGEST)
-            style = "bold" if said.severity is None else STYLES[said.severity]
-            page.say(said.text, style, len(mark) + 1, mark)
+        print_job(page, job, analysis)
     page.more(len(jobs) - most, "job")
     page.say(sources(jobs), "dim")
+
+
+def print_job(page: Page, job: TrainingJob, analysis: Analysis) -> None:
+    """What the job is, and what its steps show, a paragraph each."""
+    for said in sentences(job, analysis):
+        mark = mark_of(said, page.glyphs) or page.glyphs.shorten(job.name, _LONGEST)
+        style = "bold" if said.severity is None else STYLES[said.severity]
+        page.say(said.text, style, len(mark) + 1, mark)
 
 
 def mark_of(said: Said, glyphs: Glyphs) -> str:
