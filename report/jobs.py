@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Final, Literal, NamedTuple
 
@@ -46,14 +46,14 @@ class Said(NamedTuple):
 
 
 def training(jobs: Sequence[TrainingJob]) -> list[TrainingJob]:
-    """The jobs that show a sign of training: steps, ranks or a hang."""
-    return [
-        job
-        for job in jobs
-        if job.iterations is not None
-        or job.hang is not None
-        or any(rank.rank is not None for rank in job.ranks)
-    ]
+    """The jobs that are no other traffic."""
+    return [job for job in jobs if is_training(job)]
+
+
+def is_training(job: TrainingJob) -> bool:
+    """Whether a job shows a sign of training: steps, ranks or a hang."""
+    named = any(rank.rank is not None for rank in job.ranks)
+    return named or job.iterations is not None or job.hang is not None
 
 
 def heading(jobs: Sequence[TrainingJob]) -> str:
@@ -72,10 +72,10 @@ def heading(jobs: Sequence[TrainingJob]) -> str:
 def sentences(job: TrainingJob, analysis: Analysis) -> list[Said]:
     """The job, then who is waited for and what the network costs, then what does not show."""
     begin = first_ns(analysis)
-    return [Said(None, overview(job)), *_said(job, analysis.diagnosis.findings, begin)]
+    return [Said(None, overview(job)), *said(job, analysis.diagnosis.findings, begin)]
 
 
-def _said(job: TrainingJob, findings: Sequence[Finding], begin_ns: int) -> Iterator[Said]:
+def said(job: TrainingJob, findings: Sequence[Finding], begin_ns: int) -> Iterator[Said]:
     yield from _stops(job, begin_ns)
     iterations = job.iterations
     if iterations is None:
@@ -275,15 +275,18 @@ def sources(jobs: Sequence[TrainingJob]) -> str:
 def slots(job: TrainingJob) -> str:
     """`1 channel, 1 queue pair per connection, slots of 32 KiB`; what all groups have in common."""
     parts = []
-    for name, text in (
-        ("channels", lambda n: counted(n, "channel")),
-        ("queue_pairs_per_connection", lambda n: f"{counted(n, 'queue pair')} per connection"),
-        ("slot_bytes", lambda n: f"slots of {message_size(n)}"),
-    ):
+    for name, text in _SLOTS.items():
         values = {getattr(group, name) for group in job.groups}
         if len(values) == 1 and (value := values.pop()) is not None:
             parts.append(text(value))
     return ", ".join(parts)
+
+
+_SLOTS: Final[Mapping[str, Callable[[int], str]]] = {
+    "channels": lambda n: counted(n, "channel"),
+    "queue_pairs_per_connection": lambda n: f"{counted(n, 'queue pair')} per connection",
+    "slot_bytes": lambda n: f"slots of {message_size(n)}",
+}
 
 
 def _timed(iterations: Iterations) -> list[JobStep]:
@@ -302,9 +305,9 @@ State = Literal["computing", "waiting", "sending", "waited for", "sends within"]
 STATES: Final[Mapping[State, str]] = {
     "computing": "computing: sends nothing",
     "sending": "sending",
-    "waiting": "waiting: the last rank has sent nothing yet",
+    "waiting": "waiting for the last rank",
     "waited for": "waited for",
-    "sends within": "from first to last data: pauses do not show",
+    "sends within": "from first to last data",
 }
 """With their meanings."""
 

@@ -357,6 +357,9 @@ class _Job:
         result: list[tuple[float | None, int | None]] = []
         usual = part.verdicts.usual_ns
         for step in range(steps):
+            if np.isnan(line.waits[step]).all():
+                result.append((None, None))
+                continue
             total: dict[int, float] = defaultdict(float)
             for at in range(waits.shape[1]):
                 latest = int(np.argmax(arrivals[step, at]))

@@ -112,7 +112,7 @@ def shown_steps(job: TrainingJob) -> Sequence[JobStep]:
         longest = max(known, key=lambda step: step.duration_ns or 0)
         first = max(0, longest.index - MOST_STEPS // 2)
     first = max(0, min(first, len(steps) - MOST_STEPS))
-    chosen = []
+    chosen: list[JobStep] = []
     for step in steps[first : first + MOST_STEPS]:
         if step.ranks and (not chosen or step.epoch == chosen[-1].epoch):
             chosen.append(step)
