@@ -46,8 +46,7 @@ COLUMNS = (
 )
 NOTHING = """No training job: no flow carries the messages of one.
 
-1  tells what was checked
-rocescope explain job  tells what is recognised"""
+1  tells what was checked"""
 GLYPHS: dict[State | None, tuple[str, str]] = {
     "computing": ("·", "dim"),
     "sending": ("█", "cyan"),
