@@ -117,9 +117,9 @@ class JobsScreen(RoceScreen):
             grid.put_cursor(first_of_interest(job))
         self._chart(grid.cursor)
         self._about(snapshot)
-        if why := words.nothing(snapshot):
-            return why
         if job is None:
+            if why := words.nothing(snapshot):
+                return why
             return "No training job." if judged.diagnosis is not None else printable(judged.why)
         of = f" ({self._at + 1} of {len(self._jobs)})" if len(self._jobs) > 1 else ""
         if not is_training(job):
