@@ -20,7 +20,7 @@ def decode(path: Path) -> int:
     registry = Registry()
     decoder = Decoder(registry)
     return sum(
-        len(decoder.decode(frames)) for frames in open_capture(path, registry.taps).batches()
+        len(decoder.decode(frames)) for frames in open_capture(str(path), registry.taps).batches()
     )
 
 

@@ -69,7 +69,7 @@ def program_costs(bench: Bench) -> None:
     roce = frame()
     other_port = roce[:36] + struct.pack(">H", 4790) + roce[38:]
     tcp = roce[:23] + b"\x06" + roce[24:]
-    frames = {"TCP, ignored": tcp, "UDP, ignored": other_port, "RoCE, 96 bytes exported": roce}
+    frames = {"TCP, ignored": tcp, "UDP, ignored": other_port, "RoCE, 128 bytes exported": roce}
     kinds = {"xdp": bpf.PROG_XDP, "tc": bpf.PROG_SCHED_CLS}
     measured = {
         ("empty program", hook): (empty_program(kind), roce) for hook, kind in kinds.items()

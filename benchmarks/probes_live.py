@@ -1,6 +1,6 @@
 """Live capture beside tcpdump at the generator's full rate: `sudo python probes_live.py`.
 
-All watch the same veth interface, in turn, keep 96 bytes of each frame, and write to
+All watch the same veth interface, in turn, keep 128 bytes of each frame, and write to
 the same place, /dev/null unless given. CPU time is that of the capturing process,
 user and system, from before the first frame until a second after the last; starting
 and ending are in neither. What the kernel does for each packet as it arrives is in
@@ -128,8 +128,8 @@ def tools(link: Link, frames: int, file: str) -> dict[str, Tool]:
         found[f"capture --hook {hook}"] = Tool([*python, *capture], "capturing", _capture_report)
     consumer = [__file__, "--consume", interface, "--frames", str(frames)]
     found["to tables, tc"] = Tool([*python, *consumer], "ready", _tables_report)
-    for name, options in (("tcpdump -s 96", []), ("tcpdump -s 96 -B 65536", ["-B", "65536"])):
-        dump = ["tcpdump", "-n", "-s", "96", *options, "-w", file, "-i", "right"]
+    for name, options in (("tcpdump -s 128", []), ("tcpdump -s 128 -B 65536", ["-B", "65536"])):
+        dump = ["tcpdump", "-n", "-s", "128", *options, "-w", file, "-i", "right"]
         command = [*inside, *dump, "udp", "port", "4791"]
         found[name] = Tool(command, "listening", _tcpdump_report)
     return found
@@ -155,7 +155,7 @@ def main() -> None:
         for _ in range(arguments.rounds):
             for name, tool in compared.items():
                 results[name].append(tool.run(link, arguments.frames))
-    beside = statistics.median(run.cpu_s for run in results["tcpdump -s 96"])
+    beside = statistics.median(run.cpu_s for run in results["tcpdump -s 128"])
     for name, runs in results.items():
         rate = statistics.median(run.rate for run in runs) / 1e6
         cpu = statistics.median(run.cpu_s for run in runs)

@@ -61,7 +61,7 @@ for _name, _command in COMMANDS.items():
 app.command(
     "rocescope.commands.generate:application",
     name="generate",
-    help="Generate RoCEv2 traffic of a pattern, or MRC traffic, as a pcap.",
+    help="Generate RoCEv2 traffic of a pattern, of training jobs, or MRC traffic, as a pcap.",
 )
 app.command(
     "rocescope.commands.cluster:application",

@@ -18,7 +18,7 @@ PREFIX = "roce-"
 _INTERFACES = "/sys/class/net"
 _OPTIONS = (
     ("--filter", "string", "", "Filter", "Only packets that pass, such as qp == 0x1a2b or cnp"),
-    ("--snaplen", "integer", "96", "Bytes of each frame", "Encapsulated frames keep 256"),
+    ("--snaplen", "integer", "128", "Bytes of each frame", "Encapsulated frames keep 256"),
     ("--hook", "selector", "tc", "Hook", "tc sees both directions, xdp only received packets"),
     ("--sample", "integer", "1", "One packet in N", "Of each flow"),
     ("--udp-port", "integer", "", "Another UDP port", "Carries RoCE besides 4791"),

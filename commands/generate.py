@@ -23,6 +23,8 @@ Examples:
   rocescope generate all-to-all -o traffic.pcap --fabric fat-tree:k=4 --qps 2
   rocescope generate incast -o traffic.pcap --fan-in 8 --spray 16 --snaplen 0
   rocescope generate mrc -o mrc.pcap --loss 0.001 --fail-plane 2
+  rocescope generate job:kind=ddp,ranks=4,steps=10 -o run/ \\
+      --fault slow-gpu:rank=2,from=4,factor=1.35
 """
 MRC_EXAMPLES = """\
 Examples:
@@ -30,12 +32,14 @@ Examples:
   rocescope generate mrc -o mrc.pcap --fail-plane 2 --tap receiver --no-srv6
 """
 _LONGEST_HEADERS = 14 + 40 + 8 + 12 + 16
+_JOB = "job:"
+_FABRIC_OF_JOBS = "leaf-spine:leaves=2,spines=2,hosts={hosts},rate=1G,uplink_rate=2G,delay=1us"
 
 
 def generate(
     pattern: Annotated[str, Parameter(name="PATTERN")],
     /,
-    *,
+    *more: Annotated[str, Parameter(name="JOB")],
     output: Annotated[Path, Parameter(alias="-o")],
     hosts: int | None = None,
     fabric: str | None = None,
@@ -53,17 +57,26 @@ def generate(
     load: float = 0.5,
     snaplen: Annotated[int, Parameter(alias="-s")] = 128,
     mirror: str | None = None,
+    fault: list[str] | None = None,
+    taps: str | None = None,
+    strategy: str | None = None,
+    ecn: str | None = None,
+    timeout: str | None = None,
     seed: int = 1,
     progress: ProgressAs = "auto",
 ) -> int:
-    """Generate RoCEv2 traffic of a pattern as a pcap.
+    """Generate RoCEv2 traffic of a pattern or of training jobs as a pcap.
 
     Parameters
     ----------
     pattern
-        permutation, all-to-all, ring-allreduce, incast, random or trace-like.
+        permutation, all-to-all, ring-allreduce, incast, random or trace-like; or a training job,
+        job:kind=ddp,ranks=4,steps=10, with kind ddp, fsdp, pipeline or moe.
+    more
+        Further training jobs.
     output
-        The pcap to write, with nanosecond timestamps.
+        The pcap to write, with nanosecond timestamps. Of jobs: a folder with a pcap per tap and
+        truth.json, or a file.pcap of all taps beside file.truth.json.
     hosts
         Number of hosts, default 16 or all hosts of --fabric; host n is 10.0.0.0 + n.
     fabric
@@ -97,11 +110,57 @@ def generate(
     mirror
         Encapsulate frames as a mirror or tunnel: gre, erspan1, erspan2, erspan3, vxlan or geneve,
         with options such as erspan3:session=7,src=10.9.0.1,dst=10.9.0.2,vlan=100.
+    fault
+        Of jobs: slow-gpu:rank=2,from=4,factor=1.35, late-launch:rank=1,delay=5ms, hang:rank=3,
+        slow-nic:rank=1,factor=0.3, congested-link:link=leaf1>spine1,from=3 or
+        loss:link=leaf1-spine1,chance=1%. May be repeated.
+    taps
+        Of jobs: a switch for all its links to other switches, uplinks of all leaves, hosts, or
+        links, joined by +. Default leaf1.
+    strategy
+        Of jobs: load balancing, see rocescope replay. Default ecmp.
+    ecn
+        Of jobs: queue above which switches mark packets; hosts then send by DCQCN. Default none.
+    timeout
+        Of jobs: time after which a packet is retransmitted. Default 67ms.
     seed
         The same seed gives the same file.
     progress
         Progress on standard error: auto shows a bar on a terminal.
     """
+    if pattern.startswith(_JOB):
+        unfit = [message_size, messages, spray, mtu, operation, rate, rtt, flows, load, qps, ipv6]
+        if unfit != ["1MiB", 4, 1, 4096, "write", "400G", "8us", 100, 0.5, 1, False] or any(
+            value is not None for value in (hosts, fan_in, mirror)
+        ):
+            raise UsageError(
+                "a training job can only be combined with --output, --fabric, --fault, --taps, "
+                "--strategy, --ecn, --timeout, --snaplen and --seed; ranks, qps and sizes are keys "
+                "of the job"
+            )
+        return _generate_jobs(
+            (pattern, *more),
+            output,
+            fabric,
+            fault or [],
+            taps or "leaf1",
+            strategy or "ecmp",
+            ecn,
+            timeout or "67ms",
+            snaplen,
+            seed,
+        )
+    if more:
+        raise UsageError(f"there is one pattern, or several of {_JOB}...; not {' '.join(more)}")
+    for value, option in (
+        (fault, "fault"),
+        (taps, "taps"),
+        (strategy, "strategy"),
+        (ecn, "ecn"),
+        (timeout, "timeout"),
+    ):
+        if value is not None:
+            raise UsageError(f"--{option} is for training jobs, such as {_JOB}kind=ddp")
     if operation not in ("write", "send"):
         raise UsageError(f"--operation must be write or send, not {operation!r}")
     if snaplen and not _LONGEST_HEADERS <= snaplen <= 65535:
@@ -161,6 +220,77 @@ def generate(
             f"see rocescope analyze {output}",
             file=sys.stderr,
         )
+    return 0
+
+
+def _generate_jobs(
+    jobs: tuple[str, ...],
+    output: Path,
+    fabric: str | None,
+    faults: list[str],
+    taps: str,
+    strategy: str,
+    ecn: str | None,
+    timeout: str,
+    snap: int,
+    seed: int,
+) -> int:
+    """Captures of training jobs, with their truth."""
+    from ..replay.fabrics.parse import parse_fabric
+    from ..replay.training.faults import PS, parse_faults, parse_taps
+    from ..replay.training.jobs import parse_plan
+    from ..replay.training.run import Settings, hosts_needed
+    from ..replay.training.truth import make
+
+    if not 54 <= snap <= 65535:
+        raise UsageError(f"--snaplen of training jobs must be 54 to 65535, not {snap}")
+    if seed < 0:
+        raise UsageError("--seed must be 0 or more")
+    for text in jobs:
+        if not text.startswith(_JOB):
+            raise UsageError(f"{text!r} is not a training job: {_JOB}kind=ddp,...")
+    plans = [parse_plan(text, number) for number, text in enumerate(jobs)]
+    default = _FABRIC_OF_JOBS.format(hosts=-(-hosts_needed(plans) // 2))
+    network = parse_fabric(fabric or default)
+    settings = Settings(
+        network,
+        seed,
+        strategy,
+        parse_duration(timeout, "--timeout") * PS,
+        None if ecn is None else parse_size(ecn, "--ecn"),
+    )
+    made = make(
+        plans,
+        settings,
+        lambda hosts: parse_faults(faults, plans, hosts, network),
+        lambda hosts: parse_taps(taps, network, hosts),
+    )
+    config = {
+        "jobs": list(jobs),
+        "faults": faults,
+        "taps": taps,
+        "fabric": network.name,
+        "strategy": strategy,
+        "seed": seed,
+    }
+    truth = {"config": config, **made.truth}
+    captures = {output / f"{name}.pcap": seen for name, seen in made.captures().items()}
+    beside = output / "truth.json"
+    if output.suffix == ".pcap":
+        captures, beside = {output: made.at_all_taps()}, output.with_suffix(".truth.json")
+    else:
+        output.mkdir(parents=True, exist_ok=True)
+    for path, seen in captures.items():
+        with whole_file(path) as file:
+            file.writelines(made.pcap(seen, snap))
+    with whole_file(beside) as file:
+        file.write(json.dumps(truth, indent=1).encode() + b"\n")
+    packets = sum(len(seen.time_ns) for seen in captures.values())
+    print(
+        f"rocescope: {output}: {packets:,} packets of {len(plans)} jobs at {len(made.views)} taps; "
+        f"see rocescope analyze {output if output.suffix else output / '*.pcap'}",
+        file=sys.stderr,
+    )
     return 0
 
 

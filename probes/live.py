@@ -151,8 +151,9 @@ class LiveOptions:
     hook: Hook = "tc"
     namespace: str | None = None
     """Network namespace of interfaces that do not name their own."""
-    snap_bytes: int = 96
-    """Bytes kept of each frame (rounded up to a multiple of 8); encapsulated frames keep 256."""
+    snap_bytes: int = 128
+    """Bytes kept of each frame (rounded up to a multiple of 8); encapsulated frames and small
+    RC WRITE ONLYs keep 256."""
     ring_bytes: int | None = None
     """Size of each CPU's ring (rounded up to a power of two); None: `default_ring_bytes`."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)

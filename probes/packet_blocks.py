@@ -33,8 +33,6 @@ _EPB_FLAGS: Final = 4 << 16 | 2  # epb_flags, 4 bytes
 _FRONT_WORDS, _BEHIND_WORDS = 7, 4
 """Bytes of an enhanced packet block before and after its data."""
 _RECORD_WORDS: Final = RECORD_BYTES // 4
-_COMMON_WORDS: Final = 24
-"""Bytes of a frame at the default snap length: copied without a loop."""
 _BUFFER_BYTES: Final = 12 << 20
 """Size for the contents of a default ring at wake-up. Each round costs hundreds of
 microseconds, because the frames evict the interpreter from the caches; so few rounds."""
@@ -124,12 +122,8 @@ def _array() -> Any:
 def _copied(words: U32, source: Int, out: U32, to: Int, length: Int) -> Int:
     """Copy `length` bytes, padded with zeros to a multiple of 4; returns the next word of `out`."""
     count = (length + np.uint64(3)) >> np.uint64(2)
-    if count == np.uint64(_COMMON_WORDS):
-        for k in range(np.uint64(_COMMON_WORDS)):
-            out[to + k] = words[source + k]
-    else:
-        for k in range(count):
-            out[to + k] = words[source + k]
+    for k in range(count):
+        out[to + k] = words[source + k]
     odd = length & np.uint64(3)
     if odd:
         # Bytes after the frame in the ring are not part of it.

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..wire.packets import I64, SIDE_RECORDS, PacketTable, joined
+from ..wire.packets import I64, PacketTable, joined
 
 # Sorts the rows of one capture by time when times are not those of the capture.
 
@@ -240,12 +241,18 @@ def _interleaved(tables: list[PacketTable]) -> PacketTable:
         unsorted = np.concatenate([getattr(table, name) for table in tables])
         # Every index is in range; "clip" only spares numpy the check and a buffer.
         np.take(unsorted, order, out=column, mode="clip")
-    for name in SIDE_RECORDS:
-        records = joined(tables, name)
-        if records is not None:
-            place = np.empty(len(order), np.int64)
-            place[order] = np.arange(len(order))
-            records["row"] = place[records["row"]]
-            records.sort(order="row")
-            merged = replace(merged, **{name: records})
-    return merged
+    return replace(
+        merged,
+        mrc=_placed(joined(tables, "mrc"), order),
+        grants=_placed(joined(tables, "grants"), order),
+    )
+
+
+def _placed(records: NDArray[np.void] | None, order: I64) -> NDArray[np.void] | None:
+    """Records of concatenated tables by their rows in this order of all rows."""
+    if records is not None:
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        records["row"] = place[records["row"]]
+        records.sort(order="row")
+    return records

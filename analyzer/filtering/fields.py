@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..decode.grants import GRANT_COLUMN, GrantColumn
 from ..decode.mrc import CC_STATE, METH, NETH, SETH
 from ..wire import bth, packets
 from ..wire.packets import PacketTable
@@ -126,29 +127,45 @@ def _is_mrc(table: PacketTable) -> Mask:
     return _equal(_transport(table), bth.MRC)
 
 
-def _of_mrc(name: str) -> Values:
-    """A field of the MRC packets of the table, 0 of all others."""
+def _of_records(side: str, name: str) -> Values:
+    """A field of the rows with a record `side` of the table, 0 of all others."""
 
     def values(table: PacketTable) -> NDArray[Any]:
         column = np.zeros(len(table), np.int64)
-        if table.mrc is not None:
-            column[table.mrc["row"]] = table.mrc[name]
+        records = getattr(table, side)
+        if records is not None:
+            column[records["row"]] = records[name]
         return column
 
     return values
 
 
-def _has_mrc(headers: int) -> Presence:
-    """Whether one of these MRC headers was decoded; 0: every MRC packet."""
+def _has_record(side: str, tells: Callable[[NDArray[Any]], Any]) -> Presence:
+    """The rows whose record `side` tells something."""
 
     def present(table: PacketTable) -> Mask:
         column = np.zeros(len(table), np.bool_)
-        if table.mrc is not None:
-            has = table.mrc["present"] & headers != 0 if headers else True
-            column[table.mrc["row"]] = has
+        records = getattr(table, side)
+        if records is not None:
+            column[records["row"]] = tells(records)
         return column
 
     return present
+
+
+def _of_mrc(name: str) -> Values:
+    return _of_records("mrc", name)
+
+
+def _has_mrc(headers: int) -> Presence:
+    """Whether one of these MRC headers was decoded; 0: every MRC packet."""
+    return _has_record("mrc", lambda mrc: mrc["present"] & headers != 0 if headers else True)
+
+
+def _grant(name: str, bits: int, column: GrantColumn, meaning: str) -> Field:
+    values = _of_records("grants", column.name)
+    present = _has_record("grants", lambda grants: grants[column.name] != column.unknown)
+    return _number(name, bits, values, f"NCCL's grant: {meaning}", present)
 
 
 def _number(
@@ -297,6 +314,20 @@ _OWN = (
         _of_mrc("ooo_count"),
         "MRC: packets received out of order",
         _has_mrc(CC_STATE),
+    ),
+    _presence(
+        "nccl.grant",
+        _has_record("grants", lambda grants: True),
+        "a grant (clear-to-send) of NCCL",
+    ),
+    *(
+        _grant(f"nccl.{name}", bits, GRANT_COLUMN[column], meaning)
+        for name, bits, column, meaning in (
+            ("rank", 20, "rank", "rank that shall send, of the destination"),
+            ("slot", 40, "slot_bytes", "size of the buffer"),
+            ("number", 40, "number", "number of the message, from 1"),
+            ("entries", 4, "entries", "buffers of a grouped receive"),
+        )
     ),
     _presence("fecn", lambda t: (t.bth_flags & packets.FECN) != 0, "FECN bit of the BTH"),
     _presence("becn", lambda t: (t.bth_flags & packets.BECN) != 0, "BECN bit of the BTH"),

@@ -11,7 +11,7 @@ before the optimizer runs), else at the longest idle time that every step has.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -24,10 +24,14 @@ from ..results.jobs import Boundary, Pattern
 FEWEST_PERIODS: Final = 3
 SHORTEST_PERIOD_NS: Final = 1_000_000
 """Requests and responses that take turns repeat themselves, too; a training step is longer."""
+_LEAST_CONVENTION_NS: Final = 5_000_000
+"""Without a common pause, a shorter period may be one of the slices of a collective."""
 LEAST_IDLE: Final = 0.02
 """Of a step: a shorter common pause shows no boundary."""
 _LEAST_PAUSE: Final = 0.004
 """Of a step: a shorter pause between messages separates no collectives."""
+_LEAST_OF: Final = 0.1
+"""Of the longest usual pause: a shorter one is no boundary, although whole steps fit to it."""
 _LIKE: Final = 0.7
 """Of the usual pause between steps: a shorter one after the last message of the clock is none."""
 _MARKER: Final = 64
@@ -39,6 +43,9 @@ _MOST_MESSAGES: Final = 1 << 13
 """Of a flow: its rhythm is looked for in the first ones."""
 _LAGS: Final = 48
 _IRREGULAR: Final = 0.25
+_IRREGULAR_FEW: Final = 0.12
+_MANY_PERIODS: Final = 8
+"""With fewer periods, parts of a step that are about alike look like steps."""
 SILENT_PERIODS: Final = 5
 """A longer silence ends an epoch."""
 _MOST_OF: Final = 0.7
@@ -47,6 +54,19 @@ _WHOLE: Final = 0.98
 """A first or last step with this share of the usual messages is complete."""
 _SWAY: Final = 0.6
 """Of a period: a flow of the same job is not further ahead in one step than in another."""
+_BINS: Final = 20
+_SPREAD: Final = 0.9
+"""Messages that are spread more evenly over the steps of a job have nothing to do with them."""
+_SAME_PERIOD: Final = 0.02
+"""Of a period: what those of flows of one job differ by at the same time."""
+_LONGER: Final = 0.1
+"""Of a period: edges with pauses that are shorter by this are no clocks."""
+_MOST_CLOCKS: Final = 12
+_FEWEST_TOGETHER: Final = 6
+_TOGETHER: Final = 0.02
+"""Of a period: steps of parts of one job end together."""
+_LIKE_EACH_OTHER: Final = 0.9
+"""Correlation of the durations of steps of parts of one job."""
 _DRIFT: Final = 0.05
 """Of a period: what a flow gains or loses in all steps together, if it is of the same job."""
 
@@ -90,6 +110,11 @@ class Epoch:
     pauses_ns: Ints
     """Ends of the pauses of all edges that may separate collectives, ascending."""
 
+    @property
+    def known_durations(self) -> int:
+        """Steps that begin with the end of another one."""
+        return max(0, len(self.bounds_ns) - 1 - self.starts_whole)
+
 
 @dataclass
 class Group:
@@ -97,7 +122,8 @@ class Group:
 
     edges: list[Edge]
     rhythm: Rhythm | None = None
-    clock: Edge | None = None
+    clocks: list[tuple[Edge, Rhythm]] = field(default_factory=list)
+    """Edges that count its steps, best first."""
     boundary: Boundary = "convention"
     epochs: list[Epoch] = field(default_factory=list)
     reason: str | None = None
@@ -109,20 +135,21 @@ class Group:
         return sorted({end for edge in self.edges for end in (edge.src, edge.dst)})
 
 
-def edges_of(messages: Records, flows: Records) -> list[Edge]:
+def edges_of(messages: Records, flows: Records, granting_flows: Collection[int]) -> list[Edge]:
     """The flows that carry data.
 
-    messages: of a `MessageLog`, by flow; flows: FLOW records. A flow of messages of the form of
-    grants belongs to the data of the other direction.
+    messages: of a `MessageLog`, by flow; flows: FLOW records; granting_flows: whose grants are
+    decoded. A flow of messages of the form of grants belongs to the data of the other direction.
     """
     numbers, first = np.unique(messages["flow"], return_index=True)
-    last = np.append(first[1:], len(messages))
+    last = np.append(first, len(messages))[1:]
     rows = dict(zip(numbers.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
     payload = {f: int(messages["bytes"][a:b].sum()) for f, (a, b) in rows.items()}
     grants = {}
     for flow, (a, b) in rows.items():
         peer = int(flows["peer"][flow])
-        if messages["may_grant"][a:b].all() and payload.get(peer, 0) > payload[flow]:
+        looks_so = messages["may_grant"][a:b].all()
+        if flow in granting_flows or (looks_so and payload.get(peer, 0) > payload[flow]):
             grants[peer] = flow
     edges = []
     no_times = np.zeros(0, np.int64)
@@ -167,18 +194,36 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
             continue
         if sizes is not None and np.mean(sizes[lag:count] != sizes[: count - lag]) > 0.05:
             continue
-        changes = np.abs(periods[lag:] - periods[:-lag])
-        found.append(Rhythm(lag, middle, float(np.minimum(changes / middle, 1).mean())))
-    found = [rhythm for rhythm in found if rhythm.irregularity < _IRREGULAR]
+        before, after = periods[:-lag], periods[lag:]
+        changes = np.abs(after - before) / np.maximum(after, before)
+        irregularity = float(changes.mean())
+        many = count >= _MANY_PERIODS * lag
+        if irregularity < (_IRREGULAR if many else _IRREGULAR_FEW):
+            found.append(Rhythm(lag, middle, irregularity))
     if not found:
         return None
-    least = min(rhythm.irregularity for rhythm in found)
-    good = [rhythm for rhythm in found if rhythm.irregularity <= 1.5 * least + 0.01]
-    return min(good, key=lambda rhythm: rhythm.messages)
+    best = min(found, key=lambda rhythm: rhythm.irregularity)
+    fitting = [  # a capture of whole steps
+        rhythm
+        for rhythm in found
+        if count % rhythm.messages == 0
+        and abs(rhythm.messages - best.messages) <= 0.03 * best.messages
+        and rhythm.irregularity <= best.irregularity + 0.02
+    ]
+    best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
+    parts = [  # several periods may be as regular as one
+        rhythm
+        for rhythm in found
+        if rhythm.irregularity <= 2 * best.irregularity + 0.02
+        and (times := round(best.messages / rhythm.messages)) > 1
+        and abs(best.messages - times * rhythm.messages) * 20 <= rhythm.messages
+    ]
+    return min(parts, key=lambda rhythm: rhythm.messages, default=best)
 
 
 def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
-    """Numbers of messages after which the pauses look alike, by their autocorrelation."""
+    """Numbers of messages after which the pauses look alike, by their autocorrelation, and those
+    that fit to a capture of whole steps."""
     pauses = np.log(np.maximum(begun[1:] - ended[:-1], 1_000).astype(np.float64))
     pauses -= pauses.mean()
     if not pauses.any():
@@ -188,23 +233,68 @@ def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
     alike = np.fft.irfft(spectrum * spectrum.conj(), size)[: most + 1]
     alike /= np.arange(len(pauses), len(pauses) - most - 1, -1)
     best = 1 + np.argsort(alike[1:])[::-1][:_LAGS]
-    return sorted(best.tolist())
+    divisors = [lag for lag in range(1, most + 1) if len(begun) % lag == 0]
+    return sorted({*best.tolist(), *divisors})
 
 
 def groups_of(edges: Sequence[Edge]) -> list[Group]:
     """The jobs, in the order of their first message."""
     groups: list[Group] = []
     for component in components(edges):
-        doubtful: list[Edge] = []
+        rest: list[Edge] = []
+        reasons: list[str] = []
         for group in _divided(component):
             _find_steps(group)
             if group.reason is None and _is_doubtful(group):
-                doubtful += group.edges
-            else:
+                group.reason = _NO_JOB
+            if group.reason is None:
                 groups.append(group)
-        for part in components(doubtful):
-            groups.append(Group(part, epochs=[_without_steps(part)], reason=_NO_JOB))
-    return sorted(groups, key=lambda group: _span(group.edges)[0])
+            else:
+                rest += group.edges
+                reasons.append(group.reason)
+        for part in components(rest):
+            groups.append(Group(part, epochs=[_without_steps(part)], reason=reasons[0]))
+    return sorted(_joined_parts(groups), key=lambda group: _span(group.edges)[0])
+
+
+def _joined_parts(groups: list[Group]) -> list[Group]:
+    """Parts of one job that the taps do not show as connected, or its rails: their steps end at
+    the same times, and the same steps last longer."""
+    joined: list[Group] = []
+    for group in groups:
+        whole = next((other for other in joined if _in_step(other, group)), None)
+        if whole is None:
+            joined.append(group)
+            continue
+        whole.edges += group.edges
+        whole.clocks += group.clocks
+        whole.epochs = []
+        _find_steps(whole)
+    return joined
+
+
+def _in_step(group: Group, other: Group) -> bool:
+    if group.reason is not None or other.reason is not None:
+        return False
+    ends, others = (_step_ends(one) for one in (group, other))
+    nearest = np.abs(ends[:, None] - others[None, :]).argmin(axis=1)
+    pairs = np.unique(nearest, return_index=True)
+    ends, others = ends[pairs[1]], others[pairs[0]]
+    if len(ends) < _FEWEST_TOGETHER or group.rhythm is None:
+        return False
+    apart = (ends - others).astype(np.float64)
+    period = group.rhythm.period_ns
+    if np.abs(apart - np.median(apart)).max() > _TOGETHER * period:
+        return False
+    lasting, lasting_others = np.diff(ends), np.diff(others)
+    if min(lasting.std(), lasting_others.std()) == 0:
+        return False
+    return bool(np.corrcoef(lasting, lasting_others)[0, 1] >= _LIKE_EACH_OTHER)
+
+
+def _step_ends(group: Group) -> Ints:
+    ends: Ints = np.concatenate([epoch.bounds_ns[1:-1] for epoch in group.epochs])
+    return ends
 
 
 def _is_doubtful(group: Group) -> bool:
@@ -217,30 +307,57 @@ def _is_doubtful(group: Group) -> bool:
     return shape_of([(edge.src, edge.dst) for edge in group.edges])[0] == "unknown"
 
 
-def shape_of(pairs: Iterable[tuple[int, int]]) -> tuple[Pattern, list[int]]:
-    """The pattern of (sender, receiver) pairs that are connected, and the addresses in order."""
+def shape_of(
+    pairs: Iterable[tuple[int, int]], sizes_vary: bool = False
+) -> tuple[Pattern, list[int]]:
+    """The pattern of (sender, receiver) pairs that are connected, and the addresses in order.
+
+    Rings over several channels may use all pairs; an exchange has messages of sizes that vary.
+    """
     pairs = sorted(set(pairs))
     following: dict[int, list[int]] = defaultdict(list)
     for src, dst in pairs:
         following[src].append(dst)
     addresses = sorted({end for pair in pairs for end in pair})
-    count = len(addresses)
-    both = set(pairs) == {(dst, src) for src, dst in pairs}
-    if count >= 2 and len(pairs) == count and all(len(following[a]) == 1 for a in addresses):
-        order, at = [addresses[0]], following[addresses[0]][0]
-        while at != order[0] and len(order) < count:
-            order.append(at)
-            at = following[at][0]
-        if len(order) == count and at == order[0]:
-            return "ring", order
-    if count >= 3 and len(pairs) == count * (count - 1):
+    count, both = len(addresses), set(pairs) == {(dst, src) for src, dst in pairs}
+    each = len(pairs) // count
+    regular = all(len(following[a]) == each for a in addresses) and Counter(
+        dst for _, dst in pairs
+    ) == dict.fromkeys(addresses, each)
+    all_pairs = count > 2 and len(pairs) == count * (count - 1)
+    if all_pairs and sizes_vary:
         return "exchange", addresses
+    if count > 1 and regular and (order := _round(following, addresses)):
+        return "ring", order
     if both and len(pairs) == 2 * (count - 1) and count >= 3:
         degrees = Counter(src for src, _ in pairs)
         return ("pairs" if max(degrees.values()) <= 2 else "tree"), addresses
     if count == 2:
         return "pairs", addresses
     return "unknown", addresses
+
+
+_MOST_TRIES: Final = 10_000
+
+
+def _round(following: dict[int, list[int]], addresses: Sequence[int]) -> list[int]:
+    """All addresses in an order in which each sends to the next one; empty if none is found."""
+    order, tries = [addresses[0]], 0
+    left = [iter(following[order[0]])]
+    seen = {order[0]}
+    while left and tries < _MOST_TRIES:
+        tries += 1
+        at = next(left[-1], None)
+        if at is None:
+            left.pop()
+            seen.discard(order.pop())
+        elif at not in seen:
+            order.append(at)
+            seen.add(at)
+            left.append(iter(following[at]))
+            if len(order) == len(addresses) and order[0] in following[at]:
+                return order
+    return []
 
 
 def components(edges: Sequence[Edge]) -> list[list[Edge]]:
@@ -260,56 +377,131 @@ def components(edges: Sequence[Edge]) -> list[list[Edge]]:
     return list(joined.values())
 
 
+class Bundle(NamedTuple):
+    """Edges that carry data between the same addresses in turn: queue pairs of one connection, or
+    channels."""
+
+    whole: Edge
+    """The messages of all of them."""
+    edges: list[Edge]
+
+
+def bundles_of(edges: Sequence[Edge]) -> list[Bundle]:
+    """Edges of the same addresses that carry as many messages of the same size at the same time."""
+    by_pair: dict[tuple[int, int], list[list[Edge]]] = defaultdict(list)
+    for edge in sorted(edges, key=lambda edge: (len(edge.begun_ns), edge.flow)):
+        bundles = by_pair[edge.src, edge.dst]
+        if bundles and _takes_turns(bundles[-1][0], edge):
+            bundles[-1].append(edge)
+        else:
+            bundles.append([edge])
+    return [Bundle(_merged(some), some) for bundles in by_pair.values() for some in bundles]
+
+
+def _takes_turns(edge: Edge, other: Edge) -> bool:
+    count, more = len(edge.begun_ns), len(other.begun_ns)
+    size, larger = sorted((float(np.median(edge.bytes)), float(np.median(other.bytes))))
+    together = min(edge.begun_ns[-1], other.begun_ns[-1]) - max(edge.begun_ns[0], other.begun_ns[0])
+    whole = max(edge.begun_ns[-1], other.begun_ns[-1]) - min(edge.begun_ns[0], other.begun_ns[0])
+    alike = abs(more - count) <= max(2, 0.1 * count) and larger <= 1.5 * max(size, 64)
+    return bool(alike and together >= 0.8 * whole)
+
+
+def _merged(edges: Sequence[Edge]) -> Edge:
+    if len(edges) == 1:
+        return edges[0]
+    begun = np.concatenate([edge.begun_ns for edge in edges])
+    order = np.argsort(begun, kind="stable")
+    return edges[0]._replace(
+        begun_ns=begun[order],
+        ended_ns=np.concatenate([edge.ended_ns for edge in edges])[order],
+        bytes=np.concatenate([edge.bytes for edge in edges])[order],
+        granted_ns=np.sort(np.concatenate([edge.granted_ns for edge in edges])),
+    )
+
+
 def _divided(edges: list[Edge]) -> list[Group]:
     """The jobs of edges that share addresses: those of another rhythm are another job."""
-    rhythms = [(rhythm_of(e.begun_ns, e.ended_ns, e.bytes), e) for e in edges]
-    found = sorted(
-        ((rhythm, edge) for rhythm, edge in rhythms if rhythm is not None),
-        key=lambda pair: (pair[0].irregularity, -len(pair[1].begun_ns)),
-    )
-    left = {edge.flow: edge for edge in edges}
-    own = {edge.flow: rhythm for rhythm, edge in found}
+    bundles = {bundle.whole.flow: bundle for bundle in bundles_of(edges)}
+    own = {
+        flow: rhythm
+        for flow, (edge, _) in bundles.items()
+        if (rhythm := rhythm_of(edge.begun_ns, edge.ended_ns, edge.bytes)) is not None
+    }
+    left = dict(bundles)
     groups: list[Group] = []
-    for rhythm, clock in found:
-        if clock.flow not in left:
+    for flow in sorted(own, key=lambda flow: (own[flow].irregularity, -len(bundles[flow].edges))):
+        if flow not in left:
             continue
+        clock, rhythm = bundles[flow].whole, own[flow]
         starts = _starts(clock, rhythm)
         members = [
-            edge
-            for edge in left.values()
-            if edge is clock or _keeps_step(edge, own.get(edge.flow), starts, rhythm)
+            bundle.whole
+            for bundle in left.values()
+            if bundle.whole is clock
+            or _keeps_step(bundle.whole, own.get(bundle.whole.flow), starts, rhythm)
         ]
-        for edge in members:
-            del left[edge.flow]
-        groups.append(Group(members, rhythm, clock))
-    groups = _joined_epochs(groups)
-    return _with_rest(groups, list(left.values()))
+        group = _group(members, own, rhythm, clock)
+        group.edges = [edge for whole in members for edge in left.pop(whole.flow).edges]
+        groups.append(group)
+    return _joined_epochs(_with_rest(groups, list(left.values())))
 
 
-def _starts(clock: Edge, rhythm: Rhythm) -> Ints:
+def _group(members: list[Edge], own: Mapping[int, Rhythm], rhythm: Rhythm, clock: Edge) -> Group:
+    """A job. Its clocks are the edges that pause longest in a step: those of a collective that
+    comes once, at the end of a step, where the job has such a collective."""
+    regular = [(clock, rhythm)]
+    for edge in members:
+        other = own.get(edge.flow)
+        if other is None or edge is clock:
+            continue
+        same = abs(other.period_ns / rhythm.period_ns - 1) <= _SAME_PERIOD
+        if same and other.irregularity <= 2 * rhythm.irregularity + 0.02:
+            regular.append((edge, other))
+    pauses = [_longest_pause(edge, r)[1] / r.period_ns for edge, r in regular]
+    best = sorted(range(len(regular)), key=lambda at: -pauses[at])
+    chosen = [regular[at] for at in best if pauses[at] >= pauses[best[0]] - _LONGER]
+    return Group(members, rhythm, chosen[:_MOST_CLOCKS])
+
+
+def _longest_pause(edge: Edge, rhythm: Rhythm) -> tuple[int, float]:
+    """After how many messages of a period the longest of its usual pauses is, and that pause."""
+    pauses = edge.begun_ns[1:] - edge.ended_ns[:-1]
+    usual = [
+        float(np.median(pauses[at - 1 :: rhythm.messages])) for at in range(1, rhythm.messages + 1)
+    ]
+    longest = int(np.argmax(usual))
+    return (longest + 1) % rhythm.messages, usual[longest]
+
+
+def _starts(edge: Edge, rhythm: Rhythm) -> Ints:
     """When each period of an edge begins: in the middle of the longest of its usual pauses."""
-    pauses = clock.begun_ns[1:] - clock.ended_ns[:-1]
-    count, m = len(clock.begun_ns), rhythm.messages
-    phase = max(range(1, m + 1), key=lambda at: float(np.median(pauses[at - 1 :: m])))
-    begins = np.arange(phase % m, count, m)
-    halves = np.where(begins > 0, pauses[begins - 1] // 2, 0)
-    starts: Ints = clock.begun_ns[begins] - halves
+    pauses = edge.begun_ns[1:] - edge.ended_ns[:-1]
+    begins = np.arange(_longest_pause(edge, rhythm)[0], len(edge.begun_ns), rhythm.messages)
+    begins = begins[begins > 0]
+    starts: Ints = edge.begun_ns[begins] - pauses[begins - 1] // 2
     return starts
 
 
 def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) -> bool:
-    """Whether an edge advances by one period of its own in each period of another one."""
+    """Whether an edge advances by one period of its own in each period of another one, and its
+    periods last as long at the same time."""
     half = rhythm.period_ns / 2
     inside = (starts >= edge.begun_ns[0] - half) & (starts <= edge.ended_ns[-1] + half)
     if inside.sum() < min(FEWEST_PERIODS, len(starts)):
         return False
     sent = np.searchsorted(edge.begun_ns, starts[inside])
-    each = float(np.median(np.diff(sent))) if own is None else own.messages
+    counts = np.diff(sent)
+    each = round(float(np.median(counts)))
+    if own is not None and np.mean(counts == each) < 0.5:
+        each = own.messages  # the other one's steps begin while this one sends
     if each < 1:
         return False
     periods = np.arange(len(sent))
     ahead = sent / each - periods
     if np.ptp(ahead) > _SWAY:
+        return False
+    if not _lasts_as_long(edge, Rhythm(each, rhythm.period_ns, 0.0), starts):
         return False
     apart = 1.0 if own is None else abs(own.period_ns / rhythm.period_ns - 1)
     if apart * len(periods) < _DRIFT:
@@ -318,6 +510,21 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     drift = abs(float(slope)) * len(periods)
     sway = float((ahead - offset - slope * periods).std())
     return drift < _DRIFT or drift < 4 * sway
+
+
+def _lasts_as_long(edge: Edge, rhythm: Rhythm, starts: Ints) -> bool:
+    """Whether the periods of an edge last as long as those that begin at `starts`, at the same
+    time; most of them, because slow steps stretch at different places."""
+    if len(edge.begun_ns) <= rhythm.messages:
+        return True
+    begins = _starts(edge, rhythm).astype(np.float64)
+    steps, lasting = begins[:-1], np.diff(begins)
+    numbers = np.arange(len(starts))
+    at = np.interp(steps, starts, numbers, left=np.nan, right=np.nan)
+    until = np.interp(at + 1, numbers, starts.astype(np.float64), right=np.nan)
+    apart = np.abs(until - steps - lasting) / rhythm.period_ns
+    known = apart[~np.isnan(apart)]
+    return len(known) < 2 or float(np.median(known)) < _SAME_PERIOD
 
 
 def _joined_epochs(groups: list[Group]) -> list[Group]:
@@ -336,16 +543,30 @@ def _joined_epochs(groups: list[Group]) -> list[Group]:
     return joined
 
 
-def _with_rest(groups: list[Group], rest: list[Edge]) -> list[Group]:
-    """Edges without a rhythm of their own: of the only job of their addresses, else of none."""
-    left = []
-    for edge in rest:
-        near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses)]
-        if len(near) == 1:
-            near[0].edges.append(edge)
+def _with_rest(groups: list[Group], rest: list[Bundle]) -> list[Group]:
+    """Edges without a rhythm, such as exchanges of sizes that vary: each is of the job of its
+    addresses in whose steps it is active at the same times, else of a job of its own."""
+    left: list[Edge] = []
+    for edge, members in rest:
+        near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses) and g.clocks]
+        spread = [_spread(edge, group) for group in near]
+        if spread and min(spread) < _SPREAD:
+            near[int(np.argmin(spread))].edges += members
         else:
-            left.append(edge)
+            left += members
     return groups + [Group(component) for component in components(left)]
+
+
+def _spread(edge: Edge, group: Group) -> float:
+    """How evenly the messages of an edge are spread over the steps of a job: 0 to 1."""
+    starts = _starts(*group.clocks[0])
+    at = np.interp(edge.begun_ns, starts, np.arange(len(starts)), left=np.nan, right=np.nan)
+    known = at[~np.isnan(at)]
+    if len(known) < len(at) / 2:
+        return 1.0
+    shares = np.bincount((known % 1 * _BINS).astype(np.int64), minlength=_BINS) / len(known)
+    shares = shares[shares > 0]
+    return float(np.exp(-(shares * np.log(shares)).sum())) / _BINS
 
 
 def _span(edges: Iterable[Edge]) -> tuple[int, int]:
@@ -379,17 +600,18 @@ def idle_times(edges: Sequence[Edge], least_ns: int = 1) -> Idle:
 def _find_steps(group: Group) -> None:
     """Set the epochs of a job and the bounds of its steps, or the reason why it has none."""
     parts = _epochs_of(group.edges, group.rhythm)
-    clocks: list[_Clock | None]
-    if group.rhythm is not None and group.clock is not None:
-        clocks = [_clock_of(part, group.clock, group.rhythm) for part in parts]
+    if group.clocks:
+        clocks = [_clocks_of(part, group.clocks) for part in parts]
     else:
         clocks = [_bursts(part) for part in parts]
-        group.rhythm = next((clock.rhythm for clock in clocks if clock is not None), None)
+        group.rhythm = next((part[0].rhythm for part in clocks if part), None)
     if group.rhythm is None:
         group.epochs = [_without_steps(part) for part in parts]
         group.reason = _no_rhythm(group.edges)
         return
-    boundaries = [None if clock is None else _boundary(clock) for clock in clocks]
+    boundaries = [
+        _boundary(known, part) if known else None for known, part in zip(clocks, parts, strict=True)
+    ]
     known = [found for found in boundaries if found is not None and len(found.times)]
     group.boundary = known[0].kind if known else "convention"
     for part, found in zip(parts, boundaries, strict=True):
@@ -397,8 +619,10 @@ def _find_steps(group: Group) -> None:
             group.epochs.append(_without_steps(part))
         else:
             group.epochs.append(_epoch(part, found))
-    if sum(len(epoch.bounds_ns) for epoch in group.epochs) < FEWEST_PERIODS:
-        group.reason = "fewer than three steps in the capture"
+    if group.boundary == "convention" and group.rhythm.period_ns < _LEAST_CONVENTION_NS:
+        group.reason = "no pause that all its queue pairs share"
+    elif sum(epoch.known_durations for epoch in group.epochs) < FEWEST_PERIODS:
+        group.reason = "fewer than three periods in the capture"
 
 
 def _no_rhythm(edges: Sequence[Edge]) -> str:
@@ -450,21 +674,27 @@ class _Clock(NamedTuple):
     idle: Idle
 
 
-def _clock_of(edges: Sequence[Edge], clock: Edge, rhythm: Rhythm) -> _Clock | None:
-    """The clock of an epoch: the same edge, or that of the same hosts after a restart."""
-    alike = [e for e in edges if (e.src, e.dst) == (clock.src, clock.dst)]
-    same = [e for e in alike if e.flow == clock.flow] or alike
-    if not same:
-        return None
-    edge = max(same, key=lambda edge: len(edge.begun_ns))
-    return _Clock(edge.begun_ns, edge.bytes, rhythm, idle_times(edges))
+def _clocks_of(edges: Sequence[Edge], clocks: Sequence[tuple[Edge, Rhythm]]) -> list[_Clock]:
+    """The clocks of an epoch: the same edges, or those of the same hosts after a restart."""
+    found, idle = [], idle_times(edges)
+    by_pair: dict[tuple[int, int], list[Edge]] = defaultdict(list)
+    for bundle in bundles_of(edges):
+        by_pair[bundle.whole.src, bundle.whole.dst].append(bundle.whole)
+    for clock, rhythm in clocks:
+        size = float(np.median(clock.bytes))
+        alike = by_pair[clock.src, clock.dst]
+        same = [edge for edge in alike if edge.flow == clock.flow] or alike
+        if same:
+            edge = min(same, key=lambda edge: abs(float(np.median(edge.bytes)) - size))
+            found.append(_Clock(edge.begun_ns, edge.bytes, rhythm, idle))
+    return found
 
 
 _LEAST_PAUSES_NS: Final = tuple(20_000 << shift for shift in range(0, 12, 2))
 
 
-def _bursts(edges: Sequence[Edge]) -> _Clock | None:
-    """The rhythm of the bursts of all edges, where no edge repeats itself exactly."""
+def _bursts(edges: Sequence[Edge]) -> list[_Clock]:
+    """The bursts of all edges as a clock, where no edge repeats itself exactly."""
     best: _Clock | None = None
     for least in _LEAST_PAUSES_NS:
         idle = idle_times(edges, least)
@@ -476,7 +706,7 @@ def _bursts(edges: Sequence[Edge]) -> _Clock | None:
             continue
         if best is None or rhythm.irregularity < best.rhythm.irregularity:
             best = _Clock(begun, None, rhythm, idle)
-    return best
+    return [] if best is None else [best]
 
 
 class _Bounds(NamedTuple):
@@ -485,37 +715,46 @@ class _Bounds(NamedTuple):
     pauses: Ints
 
 
-def _boundary(clock: _Clock) -> _Bounds:
+class _Candidate(NamedTuple):
+    """A pause at which steps may begin."""
+
+    fits: bool
+    usual_ns: float
+    times: Ints
+
+
+def _boundary(clocks: Sequence[_Clock], edges: Sequence[Edge]) -> _Bounds:
     """Where steps begin: int64[steps + 1] ns, each at the end of a pause of the whole job."""
-    m = clock.rhythm.messages
-    pauses = _longest_pauses(clock)
-    phase = pauses.sent % m
-    steps = max(1, len(clock.begun_ns) // m)
-    usual: dict[int, float] = {}
-    for at in np.unique(phase).tolist():
-        lasting = pauses.lasting_ns[phase == at]
-        if len(lasting) >= _MOST_OF * (steps - 1):
-            usual[at] = float(np.median(lasting))
-    period = clock.rhythm.period_ns
-    within = clock.idle.until_ns[clock.idle.lasting_ns >= _LEAST_PAUSE * period]
-    usual = {at: ns for at, ns in usual.items() if ns >= LEAST_IDLE * period}
-    marker = _after_marker(clock)
-    if marker is not None and marker in usual:
-        return _Bounds("marker", _walk(_known(pauses, clock, usual[marker]), m, marker), within)
-    if usual:
-        longest = max(usual, key=lambda at: usual[at])
-        whole = [
-            at for at in usual if usual[at] >= usual[longest] / 2 and _ends_fit(clock, pauses, at)
-        ]
-        best = max(whole or [longest], key=lambda at: usual[at])
-        return _Bounds("longest_idle", _walk(_known(pauses, clock, usual[best]), m, best), within)
-    return _Bounds("convention", clock.begun_ns[::m], within)
+    idle, period = clocks[0].idle, clocks[0].rhythm.period_ns
+    within = idle.until_ns[idle.lasting_ns >= _LEAST_PAUSE * period]
+    found: list[_Candidate] = []
+    for clock in clocks:
+        m, marker = clock.rhythm.messages, _after_marker(clock)
+        steps = max(1, len(clock.begun_ns) // m)
+        for pauses in (_longest_pauses(clock), _first_pauses(clock)):
+            phase = pauses.sent % m
+            for at in np.unique(phase).tolist():
+                lasting = pauses.lasting_ns[phase == at]
+                usual = float(np.median(lasting))
+                if len(lasting) < _MOST_OF * (steps - 1) or usual < LEAST_IDLE * period:
+                    continue
+                times = _walk(_known(pauses, clock, usual), m, at)
+                if at == marker:
+                    return _Bounds("marker", times, within)
+                found.append(_Candidate(_fits(times, edges), usual, times))
+    if not found:
+        return _Bounds("convention", clocks[0].begun_ns[:: clocks[0].rhythm.messages], within)
+    longest = max(one.usual_ns for one in found)
+    best = max(
+        found, key=lambda one: (one.fits and one.usual_ns >= _LEAST_OF * longest, one.usual_ns)
+    )
+    return _Bounds("longest_idle", best.times, within)
 
 
-def _ends_fit(clock: _Clock, pauses: _Pauses, phase: int) -> bool:
-    """Whether the epoch begins and ends with a whole step if steps begin at this pause."""
-    m = clock.rhythm.messages
-    return phase == 0 and len(clock.begun_ns) % m == 0
+def _fits(bounds: Ints, edges: Sequence[Edge]) -> bool:
+    """Whether the epoch begins and ends with a whole step."""
+    epoch = _epoch(edges, _Bounds("longest_idle", bounds, bounds))
+    return epoch.starts_whole and epoch.rest_from_ns is None
 
 
 class _Pauses(NamedTuple):
@@ -529,11 +768,26 @@ class _Pauses(NamedTuple):
 def _longest_pauses(clock: _Clock) -> _Pauses:
     """The longest pause between each two messages of the clock."""
     idle = clock.idle
-    count, lasting = np.searchsorted(clock.begun_ns, idle.until_ns), idle.lasting_ns
-    order = np.lexsort((-lasting, count))
-    count, first = np.unique(count[order], return_index=True)
-    longest = order[first]
-    return _Pauses(count, idle.until_ns[longest], lasting[longest])
+    sent = np.searchsorted(clock.begun_ns, idle.until_ns)
+    return _one_each(sent, idle, np.lexsort((-idle.lasting_ns, sent)))
+
+
+def _first_pauses(clock: _Clock) -> _Pauses:
+    """The first long pause after each message of the clock: other edges send after it."""
+    idle = clock.idle
+    long = (idle.from_ns > clock.begun_ns[0]) & (
+        idle.lasting_ns >= LEAST_IDLE * clock.rhythm.period_ns
+    )
+    idle = Idle(idle.from_ns[long], idle.until_ns[long])
+    sent = np.searchsorted(clock.begun_ns, idle.until_ns)
+    return _one_each(sent, idle, np.argsort(sent, kind="stable"))
+
+
+def _one_each(sent: Ints, idle: Idle, order: Ints) -> _Pauses:
+    """The first pause in this order for each number of messages."""
+    numbers, first = np.unique(sent[order], return_index=True)
+    chosen = order[first]
+    return _Pauses(numbers, idle.until_ns[chosen], idle.lasting_ns[chosen])
 
 
 def _known(pauses: _Pauses, clock: _Clock, usual_ns: float) -> _Pauses:
@@ -580,7 +834,8 @@ def _epoch(edges: Sequence[Edge], found: _Bounds) -> Epoch:
     """Add what is before the first and after the last bound, if it is a whole step."""
     bounds = found.times
     first, last = _span(edges)
-    counts = _messages_between(edges, np.concatenate([[first], bounds, [last + 1]]))
+    limits = np.concatenate([np.array([first]), bounds, np.array([last + 1])])
+    counts = _messages_between(_regular(edges, bounds) or edges, limits)
     usual = float(np.median(counts[1:-1])) if len(counts) > 2 else float(counts.max())
     starts_whole = bool(counts[0] >= usual * _WHOLE)
     ends_whole = bool(counts[-1] >= usual * _WHOLE)
@@ -593,6 +848,20 @@ def _epoch(edges: Sequence[Edge], found: _Bounds) -> Epoch:
         None if ends_whole or not counts[-1] else int(bounds[-1]),
         found.pauses,
     )
+
+
+def _regular(edges: Sequence[Edge], bounds: Ints) -> list[Edge]:
+    """The edges that send the same number of messages in nearly all steps."""
+    regular = []
+    for edge in edges:
+        counts = np.diff(np.searchsorted(edge.begun_ns, bounds))
+        if (
+            len(counts)
+            and np.median(counts) > 0
+            and np.mean(counts == np.median(counts)) >= _MOST_OF
+        ):
+            regular.append(edge)
+    return regular
 
 
 def _messages_between(edges: Sequence[Edge], bounds: Ints) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple
@@ -29,6 +29,7 @@ from ..results.jobs import (
     TrainingJob,
 )
 from .steps import (
+    LEAST_IDLE,
     SILENT_PERIODS,
     Edge,
     Epoch,
@@ -49,6 +50,8 @@ _APART_NS: Final = 2_000_000
 """What clocks of different taps may differ by."""
 _MOST_SENDS: Final = 20_000
 """Of a job, in its result: of more steps only the newest and the longest say what ranks do."""
+_MARGIN: Final = 1.1
+"""Packets reach the taps after they leave, and their last hop does not show."""
 _HIDDEN: Final = 0.35
 """Of a step: after a longer idle time the collectives of a step run while ranks compute on."""
 
@@ -75,7 +78,8 @@ class Sources:
 
 
 class Slowdown(NamedTuple):
-    """Consecutive steps of a job that last longer because its transfers do."""
+    """Consecutive steps of a job that last longer, and no rank is seen to delay them: because of
+    their transfers, or for a reason that does not show."""
 
     job: int
     from_step: int
@@ -96,7 +100,7 @@ class TrainingJobs(NamedTuple):
 
 def training_jobs(sources: Sources) -> TrainingJobs:
     """The jobs that the messages show."""
-    groups = groups_of(edges_of(sources.messages, sources.flows))
+    groups = groups_of(edges_of(sources.messages, sources.flows, sources.grants))
     found = [_Job(sources, group, number) for number, group in enumerate(groups)]
     jobs = [job.result() for job in found]
     return TrainingJobs(jobs, [slow for job in found for slow in job.slowdowns])
@@ -136,8 +140,9 @@ class _Job:
         self._ranks = self._named_ranks()
         self._groups = self._patterns()
         patterns = {part.pattern for part in self._groups}
-        self._roles_differ = bool(patterns & {"pairs", "unknown"})
         self._is_ring = patterns <= {"ring"}
+        self._has_alike_ranks = self._is_ring or all(map(_is_chain, self._chains))
+        self._may_blame = self._has_alike_ranks or patterns <= {"ring", "tree"}
         self._is_exchange = patterns == {"exchange"}
         self.slowdowns: list[Slowdown] = []
 
@@ -155,7 +160,12 @@ class _Job:
             for run in runs
             if run.cause == "slow_transfers"
         ]  # fmt: skip
-        stragglers = [self._straggler(run, run.address) for run in runs if run.address is not None]
+        stragglers = [
+            self._straggler(run, run.address)
+            for run in runs
+            if run.address is not None
+            and (run.cause != "slow_transfers" or run.until_step > run.from_step)
+        ]
         if iterations is not None:
             iterations = self._with_waiting(iterations, steps, runs)
             iterations = self._with_ranks(iterations, steps)
@@ -214,9 +224,11 @@ class _Job:
         if len(alike) > _MOST_SIZES:
             alike = {0: list(edges)}
         groups = []
+        self._chains = []
         for members in alike.values():
             for component in components(members):
                 groups.append(self._pattern(component))
+                self._chains.append([(edge.src, edge.dst) for edge in component])
         return groups
 
     def _pattern(self, edges: Sequence[Edge]) -> JobGroup:
@@ -230,7 +242,9 @@ class _Job:
         }
         channels = granted.most_common(1)[0][1] if granted else None
         parallel = pairs.most_common(1)[0][1]
-        pattern, order = shape_of(list(pairs))
+        pattern, order = shape_of(pairs, _sizes_vary(edges))
+        if len(order) == 2 and not _at_once(edges):
+            pattern = "pairs"
         return JobGroup(
             pattern=pattern,
             order=[self._sources.addresses[address] for address in order],
@@ -253,7 +267,7 @@ class _Job:
             if earlier is not None:
                 before[0] = last[0] - earlier
             durations = np.concatenate([before, np.diff(last).astype(np.float64)])
-            verdicts = judge(line, durations, self._roles_differ)
+            verdicts = judge(line, durations)
             found.append(_Steps(epoch, line, last, first, durations, verdicts))
         return found
 
@@ -264,6 +278,7 @@ class _Job:
             collectives = part.line.end.shape[1]
             payload = _payload(part.epoch)
             low, high, exact = self._network(part)
+            high = np.fmin(_MARGIN * high + LEAST_IDLE * part.verdicts.usual_ns, part.durations)
             for k in range(len(part.last_ns)):
                 duration = part.durations[k]
                 known = not np.isnan(duration)
@@ -303,19 +318,29 @@ class _Job:
         nothing = np.full(steps, np.nan)
         senders = {edge.src for edge in part.epoch.edges}
         receivers = {edge.dst for edge in part.epoch.edges}
-        if senders != receivers or np.isnan(transfer).all():
+        rings = self._is_ring or self._is_exchange
+        if not rings or senders != receivers or not part.line.is_complete:
             return np.zeros(steps), busy, nothing
         total = np.where(np.isnan(transfer).any(axis=1), busy, transfer.sum(axis=1))
-        last = np.nan_to_num(transfer[:, -1], nan=0.0)
         if self._is_exchange:
             return total, total, total
-        if not self._is_ring:
-            return np.zeros(steps), busy, nothing
+        last = np.nan_to_num(transfer[:, -1], nan=0.0)
+        low = last * self._least_part(part, senders)
         idle = part.epoch.bounds_ns[1:-1] - part.last_ns[:-1]
         hides = len(idle) and np.median(idle) >= _HIDDEN * np.nanmedian(part.durations)
-        if hides and self._group.boundary == "longest_idle":
+        apart = part.line.payload.shape[0] > 1 and np.ptp(part.line.payload) <= 0.5 * np.max(
+            part.line.payload
+        )
+        if hides and apart and self._group.boundary == "longest_idle":
             return last, np.maximum(total, last), last
-        return last, np.maximum(total, last), nothing
+        return low, np.maximum(total, low), nothing
+
+    def _least_part(self, part: _Steps, ranks: Collection[int]) -> float:
+        """Of the last transfer: the part of its last collective. Collectives that follow each
+        other without a pause are one transfer here, and only the last one is waited for for sure.
+        The least that a ring can do is to send one message over each of its edges n - 1 times."""
+        messages = max(part.line.last_messages, 1)
+        return min(1.0, (len(ranks) - 1) / messages)
 
     def _with_waiting(
         self, iterations: Iterations, found: Sequence[_Steps], runs: Sequence[_Run]
@@ -349,7 +374,7 @@ class _Job:
         there.
         """
         line, steps = part.line, len(part.last_ns)
-        if self._roles_differ or len(line.ranks) < 3 or np.isnan(line.waits).all():
+        if not self._has_alike_ranks or len(line.ranks) < 3 or np.isnan(line.waits).all():
             return [(None, None)] * steps
         waits = np.nan_to_num(line.waits, nan=0.0)
         delays = np.nan_to_num(line.delay, nan=0.0)
@@ -357,7 +382,7 @@ class _Job:
         result: list[tuple[float | None, int | None]] = []
         usual = part.verdicts.usual_ns
         for step in range(steps):
-            if np.isnan(line.waits[step]).all():
+            if np.isfinite(line.arrival[step]).sum(axis=1).max() < 3:
                 result.append((None, None))
                 continue
             total: dict[int, float] = defaultdict(float)
@@ -387,7 +412,7 @@ class _Job:
         return replace(iterations, steps=steps)
 
     def _ranks_in(self, part: _Steps, step: int) -> list[StepRank]:
-        line = part.line
+        line, origin = part.line, part.line.origin_ns
         arrival, done = line.arrival[step], line.done[step]
         known = ~np.isnan(arrival).all(axis=1)
         last = np.full(len(arrival), np.nan)
@@ -397,16 +422,20 @@ class _Job:
         ranks = []
         for at, number in enumerate(line.ranks):
             sends = [
-                None if np.isnan(begun) else Sending(int(begun), int(until), int(wait))
+                None
+                if np.isnan(begun)
+                else Sending(origin + int(begun), origin + int(until), int(wait))
                 for begun, until, wait in zip(
                     arrival[:, at], done[:, at], waits[:, at], strict=True
                 )
             ]
+            spans = line.first_data[step, at], line.last_data[step, at]
+            first_ns, last_ns = (None if np.isnan(ns) else origin + int(ns) for ns in spans)
             ranks.append(
                 StepRank(
                     address=self._sources.addresses[number],
-                    first_data_ns=_whole(line.first_data[step, at]),
-                    last_data_ns=_whole(line.last_data[step, at]),
+                    first_data_ns=first_ns,
+                    last_data_ns=last_ns,
                     waited_ns=int(np.nansum(waits[:, at])) if shows else None,
                     sends=sends if shows else [],
                 )
@@ -428,11 +457,12 @@ class _Job:
         verdicts, line = part.verdicts, part.line
         reasons: list[tuple[int | None, Cause] | None] = []
         for step in range(len(part.last_ns)):
-            blame = verdicts.blamed[step]
+            blame = verdicts.blamed[step] if self._may_blame else None
             if blame is not None:
                 reasons.append((line.ranks[blame.rank], blame.cause))
-            elif verdicts.network[step]:
-                reasons.append((self._slow_source(part, step), "slow_transfers"))
+            elif verdicts.slow[step]:
+                source = self._slow_source(part, step) if verdicts.network[step] else None
+                reasons.append((source, "slow_transfers"))
             else:
                 reasons.append(None)
         if not verdicts.slow.any() and (late := self._late_all_along(part)) is not None:
@@ -463,14 +493,14 @@ class _Job:
         with np.errstate(invalid="ignore", divide="ignore"):
             slower = np.nan_to_num(moving[step] / np.median(moving[fine], axis=0), posinf=0.0)
         slow = [
-            edge for edge, times in zip(part.epoch.edges, slower, strict=True) if times >= _SLOWER
+            edge for edge, times in zip(part.line.edges, slower, strict=True) if times >= _SLOWER
         ]
         if not slow:
             return None
         receivers, senders = {edge.dst for edge in slow}, {edge.src for edge in slow}
-        if len(senders) > 1 and len(receivers) == 1:
-            return receivers.pop()
-        return part.epoch.edges[int(np.argmax(slower))].src
+        if len(senders) == 1:
+            return senders.pop()
+        return receivers.pop() if len(receivers) == 1 else None
 
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""
@@ -483,7 +513,9 @@ class _Job:
         rank = int(np.argmax(usually))
         least = max(_ALL_ALONG * usual, _APART_NS if self._sources.taps > 1 else 0)
         often = np.mean(np.argmax(late, axis=1) == rank)
-        return line.ranks[rank] if usually[rank] >= least and often >= 0.7 else None
+        waits = float(np.median(np.nan_to_num(line.waits, nan=0.0).sum(axis=1)))
+        named = min(usually[rank], waits) >= least and often >= 0.7 and line.has_inputs[rank]
+        return line.ranks[rank] if named else None
 
     def _straggler(self, run: _Run, address: int) -> Straggler:
         return Straggler(
@@ -554,6 +586,15 @@ class _Job:
         return [MissingRank(self._sources.addresses[a], self._rank_of(a)) for a in first]
 
 
+def _is_chain(pairs: Sequence[tuple[int, int]]) -> bool:
+    """Whether these are a ring or pieces of one, seen in part: each address sends to one other
+    address and receives from one, at most."""
+    different = set(pairs)
+    most_out = max(Counter(src for src, _ in different).values())
+    most_in = max(Counter(dst for _, dst in different).values())
+    return most_out == most_in == 1
+
+
 def _alike(reason: tuple[int | None, Cause] | None) -> tuple[int | None, bool] | None:
     """Steps of one run: grants that are late in some of them make no other run."""
     return None if reason is None else (reason[0], reason[1] == "slow_transfers")
@@ -575,6 +616,31 @@ def _letters(number: int) -> str:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None or np.isnan(value) else int(value)
+
+
+def _at_once(edges: Sequence[Edge]) -> bool:
+    """Whether two addresses send to each other at the same time, as in a ring of two; stages of a
+    pipeline take turns."""
+    there, back = (
+        np.sort(
+            np.concatenate([e.begun_ns for e in edges if e.src == end] or [np.zeros(0, np.int64)])
+        )
+        for end in sorted({edge.src for edge in edges} | {edge.dst for edge in edges})
+    )
+    if len(there) < 2 or len(back) < 2:
+        return False
+    at = np.searchsorted(back, there)
+    nearest = np.minimum(
+        np.abs(there - back[np.minimum(at, len(back) - 1)]),
+        np.abs(there - back[np.maximum(at - 1, 0)]),
+    )
+    return bool(np.median(nearest) <= 2 * np.median(np.diff(there)))
+
+
+def _sizes_vary(edges: Sequence[Edge]) -> bool:
+    """Whether most messages of these edges have sizes of their own."""
+    sizes = np.concatenate([edge.bytes for edge in edges])
+    return len(np.unique(sizes)) > max(8, 0.1 * len(sizes))
 
 
 def _ends(epoch: Epoch) -> tuple[Ints, Ints]:
@@ -614,14 +680,19 @@ def _payload(epoch: Epoch) -> Ints:
 
 
 def _busy(epoch: Epoch) -> Floats:
-    """float64[steps]: time of a step without its pauses."""
+    """float64[steps]: time of a step without its long pauses, each of them shortened: edges that
+    the taps do not show may still send when the others pause."""
     bounds = epoch.bounds_ns
-    idle = idle_times(epoch.edges)
-    spent = np.concatenate([[0], np.cumsum(idle.lasting_ns)])
+    lasting = float(np.median(np.diff(bounds))) if len(bounds) > 1 else 0.0
+    idle = idle_times(epoch.edges, max(1, round(LEAST_IDLE * lasting)))
+    shortened = np.maximum(idle.lasting_ns - round(LEAST_IDLE * lasting), 0)
+    spent = np.concatenate([[0], np.cumsum(shortened)])
     within = np.diff(spent[np.searchsorted(idle.until_ns, bounds, side="right")])
+    if len(within):  # a longer silence than usual may be a timeout
+        within = np.minimum(within, np.median(within))
     last, _ = _ends(epoch)
-    lasting = np.diff(bounds) - within
-    busy: Floats = np.minimum(lasting, last - bounds[:-1]).astype(np.float64)
+    active = np.diff(bounds) - within
+    busy: Floats = np.minimum(active, last - bounds[:-1]).astype(np.float64)
     return busy
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Floats, Ints
 from ..results.jobs import Cause
-from .steps import Edge, Epoch
+from .steps import Edge, Epoch, bundles_of
 
 COSTLY: Final = 0.035
 """Of a step: a delay below that is the ordinary jitter of computing."""
@@ -25,13 +25,17 @@ _COMMON: Final = 0.2
 """Share of the steps in which all edges pause between two collectives: the others are slow."""
 _REGULAR: Final = 0.8
 """Share of the steps in which an edge carries its usual number of messages."""
+_FEW_MISSING: Final = 0.05
+"""Share of the messages of a step that may be missing, as those after the end of the capture."""
 _NOISE: Final = 4.0
 """Times the usual deviation of the steps before: a slower step is no jitter."""
 
 
 class Timeline(NamedTuple):
-    """Collectives of the steps of one epoch. Times are ns, NaN where the taps do not show them."""
+    """Collectives of the steps of one epoch. Times are ns since `origin_ns`, NaN where the taps do
+    not show them."""
 
+    origin_ns: int
     ranks: Sequence[int]
     """Numbers of the addresses that send data."""
     arrival: Floats
@@ -44,8 +48,19 @@ class Timeline(NamedTuple):
     """float64[steps, collectives, ranks]: from ready to the rank's grant for the first message."""
     end: Floats
     """float64[steps, collectives]: last packet of the last message."""
+    payload: Floats
+    """float64[collectives]: of a usual step."""
+    last_messages: int
+    """That an edge sends in the last collective, at most."""
+    is_complete: bool
+    """Whether the collectives of all edges are known, and all ranks that receive data send it."""
+    has_inputs: Bools
+    """bool[ranks]: the taps show data to the rank, and the number of messages of all data to and
+    from it repeats itself. Of other ranks nobody knows why they are late."""
     moving: Floats
     """float64[steps, edges]: time per message of more than one packet, from first to last."""
+    edges: Sequence[Edge]
+    """Data between two addresses, over all queue pairs of their connections."""
     first_data: Floats
     """float64[steps, ranks]: first packet that the rank sends in the step."""
     last_data: Floats
@@ -82,12 +97,17 @@ def _median(values: Floats, axis: int) -> Floats:
 
 
 def timeline(epoch: Epoch) -> Timeline:
-    """The collectives of each step, by the numbers of messages that each edge sends in them."""
-    edges, bounds = epoch.edges, epoch.bounds_ns
+    """The collectives of each step, by the numbers of messages that each edge sends in them.
+
+    A rank that always waits for the first message of another one, as a parent in a tree does for
+    that of its child, is ready when that message has come.
+    """
+    edges, bounds = [bundle.whole for bundle in bundles_of(epoch.edges)], epoch.bounds_ns
+    origin = int(bounds[0]) if len(bounds) else 0
     steps = max(0, len(bounds) - 1)
     ranks = sorted({edge.src for edge in edges})
     sent = [np.searchsorted(edge.begun_ns, bounds) for edge in edges]
-    parts = _parts(epoch, sent)
+    parts = _parts(epoch, edges, sent)
     count = max((len(part) for part in parts if part is not None), default=1)
     shape = steps, count, len(ranks)
     arrival, sent_ns, ready, granted = (np.full(shape, np.nan) for _ in range(4))
@@ -97,38 +117,71 @@ def timeline(epoch: Epoch) -> Timeline:
         np.full((steps, len(ranks)), np.nan),
     )
     moving = np.full((steps, len(edges)), np.nan)
+    payload, last_messages = np.zeros(count), 0
+    inputs: list[tuple[int, Floats]] = []
     place = {rank: at for at, rank in enumerate(ranks)}
     for e, (edge, at, part) in enumerate(zip(edges, sent, parts, strict=True)):
         if steps and len(edge.begun_ns):
-            _add_span(edge, at, place[edge.src], first_data, last_data)
+            _add_span(
+                edge, at, origin, first_data[:, place[edge.src]], last_data[:, place[edge.src]]
+            )
             moving[:, e] = _moving(edge, at)
         if part is None or len(part) != count:
             continue
         begins = at[:-1, None] + part[None, :]
         ends = np.concatenate([begins[:, 1:], at[1:, None]], axis=1) - 1
         most, each = len(edge.begun_ns) - 1, np.diff(at)
-        arrived = edge.begun_ns[np.minimum(begins, most)].astype(np.float64)
-        done = np.maximum.accumulate(edge.ended_ns)[np.minimum(ends, most)].astype(np.float64)
-        arrived[each != np.median(each)] = done[each != np.median(each)] = np.nan
+        arrived = (edge.begun_ns[np.minimum(begins, most)] - origin).astype(np.float64)
+        done = np.maximum.accumulate(edge.ended_ns - origin)[np.minimum(ends, most)].astype(float)
+        came = (edge.ended_ns[np.minimum(begins, most)] - origin).astype(np.float64)
+        if edge.dst in place:
+            inputs.append((place[edge.dst], came))
+        odd = np.abs(each - np.median(each)) > _FEW_MISSING * np.median(each)
+        arrived[odd] = done[odd] = np.nan
+        sizes = np.concatenate([[0], np.cumsum(edge.bytes)])
+        carried = sizes[np.minimum(ends, most) + 1] - sizes[np.minimum(begins, most)]
+        payload += np.median(carried, axis=0) if steps else 0
+        last_messages = max(last_messages, int(np.median(each)) - int(part[-1]) if steps else 0)
         rank = place[edge.src]
         arrival[:, :, rank] = np.fmin(arrival[:, :, rank], arrived)
         sent_ns[:, :, rank] = np.fmax(sent_ns[:, :, rank], done)
         end = np.fmax(end, done)
         before = np.concatenate([[np.nan], done.reshape(-1)[:-1]]).reshape(done.shape)
         if begins[0, 0] > 0:
-            before[0, 0] = float(edge.ended_ns[: begins[0, 0]].max())
+            before[0, 0] = float(edge.ended_ns[: begins[0, 0]].max() - origin)
         for rank in {edge.src, edge.dst} & place.keys():
             ready[:, :, place[rank]] = np.fmax(ready[:, :, place[rank]], before)
         if edge.dst in place:
             given = granted[:, :, place[edge.dst]]
-            granted[:, :, place[edge.dst]] = np.fmin(given, _granted(edge, begins))
+            granted[:, :, place[edge.dst]] = np.fmin(given, _granted(edge, begins) - origin)
+    for rank, came in inputs:
+        first = came <= arrival[:, :, rank]
+        always = np.mean(first, axis=0) >= _ALWAYS if steps else np.zeros(count, bool)
+        needed = np.where(first & always, came, np.nan)
+        ready[:, :, rank] = np.fmax(ready[:, :, rank], needed)
     return Timeline(
-        ranks, arrival, sent_ns, arrival - ready, granted - ready, end, moving, first_data,
-        last_data,
+        origin, ranks, arrival, sent_ns, arrival - ready, granted - ready, end, payload,
+        last_messages,
+        all(part is not None and len(part) == count for part in parts)
+        and {edge.src for edge in edges} == {edge.dst for edge in edges},
+        _has_inputs(ranks, edges, parts),
+        moving, edges, first_data, last_data,
     )  # fmt: skip
 
 
-def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
+def _has_inputs(ranks: Sequence[int], edges: Sequence[Edge], parts: Sequence[Ints | None]) -> Bools:
+    known = [part is not None for part in parts]
+    into = {edge.dst for edge, is_known in zip(edges, known, strict=True) if is_known}
+    irregular = {
+        end
+        for edge, is_known in zip(edges, known, strict=True)
+        if not is_known
+        for end in (edge.src, edge.dst)
+    }
+    return np.array([rank in into and rank not in irregular for rank in ranks], bool)
+
+
+def _parts(epoch: Epoch, edges: Sequence[Edge], sent: Sequence[Ints]) -> list[Ints | None]:
     """int64[collectives] of each edge: its messages of a step before each collective, ascending.
 
     A collective ends where all edges pause after as many messages. In a slow step they pause
@@ -151,7 +204,7 @@ def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
     parts: list[Ints | None] = [None] * len(sent)
     for members in alike.values():
         places = np.array(
-            [np.searchsorted(epoch.edges[e].begun_ns, pauses) - sent[e][step] for e in members]
+            [np.searchsorted(edges[e].begun_ns, pauses) - sent[e][step] for e in members]
         )
         together = np.all(places == places[0], axis=0) if len(pauses) else np.zeros(0, bool)
         numbers, times = np.unique(places[0][together], return_counts=True)
@@ -161,12 +214,13 @@ def _parts(epoch: Epoch, sent: Sequence[Ints]) -> list[Ints | None]:
     return parts
 
 
-def _add_span(edge: Edge, sent: Ints, rank: int, first: Floats, last: Floats) -> None:
+def _add_span(edge: Edge, sent: Ints, origin: int, first: Floats, last: Floats) -> None:
+    """First and last data of a rank, float64[steps], with those of one of its edges."""
     sends = np.flatnonzero(np.diff(sent) > 0)
-    begun = edge.begun_ns[sent[:-1][sends]].astype(np.float64)
-    ended = np.maximum.accumulate(edge.ended_ns)[sent[1:][sends] - 1].astype(np.float64)
-    first[sends, rank] = np.fmin(first[sends, rank], begun)
-    last[sends, rank] = np.fmax(last[sends, rank], ended)
+    begun = (edge.begun_ns[sent[:-1][sends]] - origin).astype(np.float64)
+    ended = np.maximum.accumulate(edge.ended_ns - origin)[sent[1:][sends] - 1].astype(np.float64)
+    first[sends] = np.fmin(first[sends], begun)
+    last[sends] = np.fmax(last[sends], ended)
 
 
 def _moving(edge: Edge, sent: Ints) -> Floats:
@@ -175,6 +229,10 @@ def _moving(edge: Edge, sent: Ints) -> Floats:
     messages = np.diff(sent)
     moving: Floats = np.diff(lasting[sent]) / np.maximum(messages, 1)
     return moving
+
+
+_ALWAYS: Final = 0.9
+"""Share of the steps in which a rank sends its first message after that of another rank."""
 
 
 def _granted(edge: Edge, messages: Ints) -> Floats:
@@ -236,11 +294,10 @@ def usual_of(durations: Floats) -> tuple[float, float]:
     return usual, max(COSTLY * usual, _NOISE * neighbours)
 
 
-def judge(line: Timeline, durations: Floats, roles_differ: bool) -> Verdicts:
-    """Who or what makes the slow steps slow.
+def judge(line: Timeline, durations: Floats) -> Verdicts:
+    """Who or what makes the slow steps slow, each rank compared with itself in other steps.
 
-    durations: float64[steps] ns. roles_differ: ranks are late by design (stages of a pipeline), so
-    that no rank is compared with others.
+    durations: float64[steps] ns.
     """
     usual, jitter = usual_of(durations)
     extra = durations - usual
@@ -248,7 +305,7 @@ def judge(line: Timeline, durations: Floats, roles_differ: bool) -> Verdicts:
     blamed: list[Blame | None] = [None] * len(durations)
     network = [False] * len(durations)
     fine = ~slow
-    if roles_differ or not slow.any() or not fine.any():
+    if not slow.any() or not fine.any():
         return Verdicts(usual, slow, extra, blamed, network)
     late = _excess(line.delay, fine).sum(axis=1)
     late_grants = _excess(line.granted, fine).sum(axis=1)
@@ -258,12 +315,13 @@ def judge(line: Timeline, durations: Floats, roles_differ: bool) -> Verdicts:
             continue
         rank = int(np.argmax(late[step]))
         others = np.delete(late[step], rank)
-        alone = not len(others) or float(others.max()) < 0.6 * late[step, rank]
+        alone = len(others) > 1 and float(others.max()) < 0.6 * late[step, rank]
+        alone = alone and bool(line.has_inputs[rank])
         if late[step, rank] >= 0.5 * extra[step] and alone:
             launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
             cause: Cause = "late_grants" if launched_late else "late_data"
             blamed[step] = Blame(rank, cause, float(late[step, rank] / extra[step]))
-        elif moved[step] >= 0.5 * extra[step]:
+        elif moved[step] >= 0.5 * extra[step] and line.is_complete:
             network[step] = True
     return Verdicts(usual, slow, extra, blamed, network)
 

@@ -207,7 +207,7 @@ def _selected(records: NDArray[np.void], table_rows: int, rows: NDArray[Any]) ->
 
 
 def joined(tables: Sequence[PacketTable], name: str) -> NDArray[np.void] | None:
-    """The records `name`, one of SIDE_RECORDS, of all tables, by the rows of their concatenation."""
+    """The records `name` (of SIDE_RECORDS) of all tables, by rows of the concatenated tables."""
     parts, start = [], 0
     for table in tables:
         records = getattr(table, name)

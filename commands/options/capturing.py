@@ -40,7 +40,7 @@ class Capturing:
     hook
         tc sees both directions; xdp sees only received packets, at the highest rates.
     snaplen
-        Bytes kept of each frame; encapsulated frames keep 256.
+        Bytes kept of each frame; encapsulated frames and small WRITEs keep 256.
     ring
         Size of the buffer between kernel and program for each CPU, for example 64MiB. Default: 64
         MiB for all CPUs together; 16 MiB each for more than four, at most 512 MiB together.
@@ -48,7 +48,7 @@ class Capturing:
 
     netns: str | None = None
     hook: Hook = "tc"
-    snaplen: Annotated[int, Parameter(alias="-s")] = 96
+    snaplen: Annotated[int, Parameter(alias="-s")] = 128
     ring: str | None = None
 
     def options(self, selection: Selection, sample: int = 1) -> LiveOptions:

@@ -29,7 +29,7 @@ _BUFFER_LENGTH_HELPER = 188
 class ProgramOptions:
     """Options that are compiled into the probes."""
 
-    snap_bytes: int = 96
+    snap_bytes: int = 128
     """Bytes kept of each frame; a multiple of 8, at most WIDE_SNAP."""
     udp_ports: tuple[int, ...] = (ROCE_UDP_PORT,)
     mirror: bool = True

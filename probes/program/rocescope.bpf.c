@@ -46,11 +46,12 @@ INLINE int wanted(const struct packet *p, struct loss *loss)
 	return 1;
 }
 
-/* Whether needed headers are beyond the bytes that are kept of most frames: */
-INLINE int is_long(const struct packet *p)
+/* Whether needed bytes are beyond those that are kept of most frames: */
+INLINE int is_long(const struct packet *p, rs_u32 wire_bytes)
 {
 	return is_inner(p) || p->bth_at > SNAP - 16 /* extension headers */ ||
-	       p->bth[0] >> 5 == 6; /* MRC, which has the longest acknowledgements */
+	       p->bth[0] >> 5 == 6 /* MRC, which has the longest acknowledgements */ ||
+	       (p->bth[0] == 0x0A && wire_bytes <= WIDE_SNAP); /* RC WRITE ONLY: NCCL's grants */
 }
 
 INLINE int export(const struct packet *p, const rs_u8 *data, const rs_u8 *end, rs_u32 wire_bytes,
@@ -59,7 +60,7 @@ INLINE int export(const struct packet *p, const rs_u8 *data, const rs_u8 *end, r
 	struct loss *loss = &ring->loss[tap];
 	int written;
 
-	if (LIKELY(SNAP >= WIDE_SNAP || !is_long(p)))
+	if (LIKELY(SNAP >= WIDE_SNAP || !is_long(p, wire_bytes)))
 		written = write_record(ring, tap, data, end, wire_bytes, tag, SNAP);
 	else
 		written = write_record(ring, tap, data, end, wire_bytes, tag, WIDE_SNAP);

@@ -38,6 +38,9 @@ class OfferedJobs(NamedTuple):
     iteration: Int32s
     """int32[nodes]"""
     pairs: QueuePairs
+    node: Int32s
+    """int32[nodes]: number among the nodes of all jobs in turn; a message of several queue pairs
+    has one for each."""
 
 
 class _Whole(NamedTuple):
@@ -128,6 +131,7 @@ def offer_jobs(jobs: Sequence[Job], fabric: Fabric, model: Model, seed: int) -> 
         joined.job[placed].astype(np.int32),
         joined.iteration[placed].astype(np.int32),
         made,
+        placed.astype(np.int32),
     )
 
 

@@ -239,44 +239,44 @@ def _records(
     return out[np.arange(out.shape[1]) < (_RECORD + kept)[:, None]].tobytes()
 
 
-def _put(frame: Bytes, at: int, width: int, values: Ints | int) -> None:
+def put_column(frame: Bytes, at: int, width: int, values: Ints | int) -> None:
     """Write values in network byte order, at most 4 bytes wide."""
     words = np.broadcast_to(np.asarray(values, np.int64), (len(frame),)).astype(">u4")
     frame[:, at : at + width] = words[:, None].view(np.uint8)[:, 4 - width :]
 
 
 def _ipv4(frame: Bytes, keys: PacketKeys, wire: Ints, traffic_class: Ints, number: Ints) -> None:
-    _put(frame, 12, 2, 0x0800)
+    put_column(frame, 12, 2, 0x0800)
     header = frame[:, ETHERNET : ETHERNET + IPV4]
-    _put(header, 0, 2, 0x45 << 8 | traffic_class)
-    _put(header, 2, 2, wire - ETHERNET)
-    _put(header, 4, 2, number & 0xFFFF)
-    _put(header, 6, 4, 0x4000_0000 | 64 << 8 | 17)  # do not fragment, TTL, UDP
+    put_column(header, 0, 2, 0x45 << 8 | traffic_class)
+    put_column(header, 2, 2, wire - ETHERNET)
+    put_column(header, 4, 2, number & 0xFFFF)
+    put_column(header, 6, 4, 0x4000_0000 | 64 << 8 | 17)  # do not fragment, TTL, UDP
     header[:, 12:16], header[:, 16:20] = keys.src[:, 12:], keys.dst[:, 12:]
     total = header.copy().view(">u2").astype(np.int64).sum(1)
     total = (total & 0xFFFF) + (total >> 16)
-    _put(header, 10, 2, ((total & 0xFFFF) + (total >> 16)) ^ 0xFFFF)
+    put_column(header, 10, 2, ((total & 0xFFFF) + (total >> 16)) ^ 0xFFFF)
 
 
 def _ipv6(frame: Bytes, keys: PacketKeys, wire: Ints, traffic_class: Ints, _number: Ints) -> None:
-    _put(frame, 12, 2, 0x86DD)
+    put_column(frame, 12, 2, 0x86DD)
     header = frame[:, ETHERNET : ETHERNET + IPV6]
     label = keys.flow_label.astype(np.int64) & 0xFFFFF
-    _put(header, 0, 4, 6 << 28 | traffic_class << 20 | label)
-    _put(header, 4, 2, wire - ETHERNET - IPV6)
-    _put(header, 6, 2, 17 << 8 | 64)
+    put_column(header, 0, 4, 6 << 28 | traffic_class << 20 | label)
+    put_column(header, 4, 2, wire - ETHERNET - IPV6)
+    put_column(header, 6, 2, 17 << 8 | 64)
     header[:, 8:24], header[:, 24:40] = keys.src, keys.dst
 
 
 def _transport(frame: Bytes, keys: PacketKeys, length: Ints, opcode: Ints, psn: Ints) -> None:
     """UDP without a checksum, and BTH of the default partition."""
-    _put(frame, 0, 2, keys.sport.astype(np.int64))
-    _put(frame, 2, 2, ROCE_UDP_PORT)
-    _put(frame, 4, 2, length)
+    put_column(frame, 0, 2, keys.sport.astype(np.int64))
+    put_column(frame, 2, 2, ROCE_UDP_PORT)
+    put_column(frame, 4, 2, length)
     bth = frame[:, UDP:]
-    _put(bth, 0, 1, opcode)
-    _put(bth, 2, 2, 0xFFFF)
-    _put(bth, 5, 3, keys.dest_qp.astype(np.int64))
-    _put(bth, 8, 1, np.where(opcode & (_LAST | _ONLY), 0x80, 0))  # AckReq
-    _put(bth, 9, 3, psn & 0xFFFFFF)
+    put_column(bth, 0, 1, opcode)
+    put_column(bth, 2, 2, 0xFFFF)
+    put_column(bth, 5, 3, keys.dest_qp.astype(np.int64))
+    put_column(bth, 8, 1, np.where(opcode & (_LAST | _ONLY), 0x80, 0))  # AckReq
+    put_column(bth, 9, 3, psn & 0xFFFFFF)
     bth[opcode == _ACK, BTH] = _CREDITS_UNKNOWN

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from ...analyzer.capture.source import Capture, open_capture
 from ...analyzer.decode.decoder import Decoder
 from ...analyzer.decode.extensions import ExtensionTable, decode_extensions
+from ...analyzer.decode.grants import GRANT_COLUMNS
 from ...analyzer.decode.mrc import MRC_COLUMNS
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.compiler import Ranks
@@ -73,6 +74,11 @@ def packet_schema(extensions: bool = False, ranks: bool = False) -> Any:
             kind = pa.from_numpy_dtype(np.dtype(column.dtype))
             meaning = f"MRC: {column.meaning}" + (f" [{column.source}]" if column.source else "")
             fields.append(_field(f"mrc_{column.name}", kind, column.unit, meaning))
+        for grant in GRANT_COLUMNS:
+            kind = pa.from_numpy_dtype(np.dtype(grant.dtype))
+            meaning = f"NCCL's grant: {grant.meaning}; null: no grant, or not known"
+            added = _field(f"grant_{grant.name}", kind, grant.unit, meaning)
+            fields.append(added.with_nullable(True))
     if ranks:
         for name, (kind, _, meaning) in _RANK_COLUMNS.items():
             fields.append(_field(name, kind, "", meaning).with_nullable(True))
@@ -102,6 +108,7 @@ def record_batch(
     if extensions is not None:
         arrays += [pa.array(getattr(extensions, field.name)) for _, field in _EXTENSION_COLUMNS]
         arrays += _mrc_arrays(table)
+        arrays += _grant_arrays(table)
     if ranks is not None:
         arrays += _rank_arrays(ranks, ranks.columns(table, registry))
     schema = packet_schema(extensions is not None, ranks is not None)
@@ -124,6 +131,17 @@ def _mrc_arrays(table: PacketTable) -> list[Any]:
         if table.mrc is not None:
             values[table.mrc["row"]] = table.mrc[column.name]
         arrays.append(pa.array(values))
+    return arrays
+
+
+def _grant_arrays(table: PacketTable) -> list[Any]:
+    """The fields of grants, null in all other rows."""
+    arrays = []
+    for column in GRANT_COLUMNS:
+        values = np.full(len(table), column.unknown, column.dtype)
+        if table.grants is not None:
+            values[table.grants["row"]] = table.grants[column.name]
+        arrays.append(pa.array(values, mask=values == column.unknown))
     return arrays
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...analyzer.capture.pcapng_writer import MARK
+from ...analyzer.decode.grants import GRANT_COLUMN, GRANT_COLUMNS, RANK_KNOWN, REASONS
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.wire.bth import (
@@ -55,6 +56,7 @@ _REFERENCES = {
     verdicts.MIRROR_DUPLICATE: ("duplicate_of", "duplicate of frame"),
     verdicts.TAP_COPY: ("copy_of", "after frame"),
 }
+_GRANT_FIELDS = ("rank", "number", "slot_bytes", "entries")
 _UNUSUAL = np.ones(256, np.bool_)
 _UNUSUAL[[verdicts.NOT_SEQUENCED, verdicts.IN_ORDER]] = False
 _UNSAFE = re.compile(r"[^\w.:/+-]")
@@ -89,6 +91,8 @@ class Comments:
         ranked = self._ranked_rows(table, batch.flow, endpoints)
         if ranked is not None:
             wanted |= ranked
+        grants = _grants(table)
+        wanted[list(grants)] = True
         rows = np.flatnonzero(wanted)
         columns: Any = zip(
             rows.tolist(),
@@ -113,6 +117,8 @@ class Comments:
             if ranks is not None:
                 texts.append(ranks[0])
                 fields.append(ranks[1])
+            if row in grants:
+                _say_grant(texts, fields, grants[row])
             made[row] = f"{', '.join(texts)} {MARK}{' '.join(fields)}]".encode()
         return made
 
@@ -195,6 +201,30 @@ def _say_unseen(texts: list[str], fields: list[str], next_tap: int, names: Seque
     where = names[next_tap] if 0 <= next_tap < len(names) else "any later tap"
     texts.append(f"lost after this tap: never seen at {where}")
     fields += ["lost_after=1", f"never_seen_at={_word(where)}"]
+
+
+def _grants(table: PacketTable) -> dict[int, dict[str, int]]:
+    """What each grant tells, by row."""
+    if table.grants is None:
+        return {}
+    names = [column.name for column in GRANT_COLUMNS]
+    return {
+        row: {
+            name: value
+            for name, value in zip(names, values, strict=True)
+            if value != GRANT_COLUMN[name].unknown
+        }
+        for row, *values in table.grants.tolist()
+    }
+
+
+def _say_grant(texts: list[str], fields: list[str], grant: dict[str, int]) -> None:
+    number = f" {grant['number']}" if "number" in grant else ""
+    size = f", {human.message_size(grant['slot_bytes'])}" if "slot_bytes" in grant else ""
+    reason = REASONS[grant.get("reason", RANK_KNOWN)]
+    rank = f" to rank {grant['rank']}" if "rank" in grant else f" without a rank ({reason})"
+    texts.append(f"NCCL's grant{number}{rank}{size}")
+    fields += [f"grant_{name}={grant[name]}" for name in _GRANT_FIELDS if name in grant]
 
 
 def _rank_words(ranks: RankPair) -> tuple[str, str]:

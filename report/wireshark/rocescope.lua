@@ -16,6 +16,10 @@ local numbers = {
     hop = "Number of taps that have seen the packet",
     src_rank = "Rank that sends",
     dst_rank = "Rank that receives",
+    grant_rank = "NCCL's grant: rank that shall send",
+    grant_number = "NCCL's grant: number of the message",
+    grant_slot_bytes = "NCCL's grant: size of the buffer",
+    grant_entries = "NCCL's grant: buffers of a grouped receive",
 }
 local frames = {
     overtaken_by = "Overtaken by frame",

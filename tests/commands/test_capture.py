@@ -119,7 +119,7 @@ def test_file_holds_what_was_sent(network, tmp_path, need_tool):
     assert capture.end() == 0
     assert "500 packets written, 500 RoCE packets seen, 0 lost" in capture.said
     frames, taps = read([path])
-    assert frames == [frame[:96] for frame in sent]
+    assert frames == [frame[:128] for frame in sent]
     assert [(tap.name.rpartition("/")[2], tap.dropped) for tap in taps.items] == [
         (f"{path.name}:{net.interface('left')} {way}".rpartition("/")[2], 0)
         for way in ("in", "out")
@@ -128,7 +128,7 @@ def test_file_holds_what_was_sent(network, tmp_path, need_tool):
     rows = [line.split("\t") for line in lines]
     assert [int(row[1]) for row in rows] == list(range(500))
     assert [int(row[2]) for row in rows] == [len(frame) for frame in sent]
-    assert [int(row[3]) for row in rows] == [min(len(frame), 96) for frame in sent]
+    assert [int(row[3]) for row in rows] == [min(len(frame), 128) for frame in sent]
     assert before - 0.001 <= float(rows[0][0]) <= float(rows[-1][0]) <= after + 0.001
     info = subprocess.run(
         [need_tool("capinfos"), "-M", str(path)], check=True, capture_output=True, text=True
@@ -221,7 +221,7 @@ def test_kill_9_leaves_a_readable_file_and_no_program(network, tmp_path, hook):
     until(lambda: path.exists() and path.stat().st_size > 200 * 96)
     assert capture.end(signal.SIGKILL) == -signal.SIGKILL
     frames, _ = read([path])
-    assert frames == [frame[:96] for frame in roce_frames(200)]
+    assert frames == [frame[:128] for frame in roce_frames(200)]
     until(lambda: not any(map(link_exists, links)))  # released after the process is reaped
     assert "prog/xdp" not in net.ip("-d", "link", "show", "right")
 
@@ -314,7 +314,7 @@ def test_rotation_by_size(network, tmp_path):
     # A file ends with the packet that reaches the size, and the counters of two interfaces.
     assert all(10_000 < file.stat().st_size < 10_000 + 600 for file in files[:-1])
     frames, taps = read(files)
-    assert frames == [frame[:96] for frame in roce_frames(600)]
+    assert frames == [frame[:128] for frame in roce_frames(600)]
     assert sum(tap.dropped or 0 for tap in taps.items) == 0
 
 
@@ -325,7 +325,7 @@ def test_files_that_are_smaller_than_their_head_hold_a_packet_each(network, tmp_
     net.send(roce_frames(5))
     assert capture.end() == 0
     frames, _ = read(sorted(tmp_path.iterdir()))
-    assert frames == [frame[:96] for frame in roce_frames(5)]
+    assert frames == [frame[:128] for frame in roce_frames(5)]
 
 
 @pytest.mark.thorough
@@ -355,7 +355,7 @@ def test_full_disk_keeps_what_is_written(network, tmp_path):
         assert "Traceback" not in capture.said
         frames, taps = read([path])
         assert 300 < len(frames) < 500
-        assert frames == [frame[:96] for frame in roce_frames(len(frames))]
+        assert frames == [frame[:128] for frame in roce_frames(len(frames))]
         assert taps[1].dropped == 0  # the counters found room
         written = int(re.search(r"(\d+) packets written", capture.said).group(1))
         assert written == len(frames)
@@ -565,7 +565,7 @@ def test_a_full_disk_leaves_the_capture_as_it_is(network, tmp_path):
         assert capture.wait() == 1
         assert f"{path} has all packets, but no comments" in capture.said
         assert capture.said.endswith(f"cannot write {path}: no space left on device\n")
-        assert read([path])[0] == [frame[:96] for frame in sent]
+        assert read([path])[0] == [frame[:128] for frame in sent]
         assert list(disk.iterdir()) == [path]
     finally:
         subprocess.run(["umount", str(disk)], check=True)

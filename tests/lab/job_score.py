@@ -7,7 +7,7 @@ jobs        every component that the data of a job joins is in one job of the re
             pairs included, and no job of the result holds queue pairs of two
 ranks       every address that sends data and gets grants through a tap has its rank; a wrong one
             is a case of its own
-null        a job with fewer than three periods has no iterations, and a reason
+null        a job with fewer than three periods, or sampled, has no iterations, and a reason
 boundaries  ends of steps, within 1 % of the median step; not where they are by convention
 durations   of each job: median of errors at most 1 %, worst at most 2 % of the median step
 straggler   an injected slow rank that costs at least 5 % of its steps is named, with its cause,
@@ -54,8 +54,13 @@ class Check:
     right: int = 0
     of: int = 0
     problems: list[str] = field(default_factory=list)
+    narrow: bool = False
+    """Silence is no mistake."""
 
-    def add(self, is_right: bool, words: str) -> None:
+    def add(self, is_right: bool, words: str, silent: bool = False) -> None:
+        """silent: if it is not right, the result says nothing."""
+        if self.narrow and silent and not is_right:
+            return
         self.of += 1
         self.right += is_right
         if not is_right:
@@ -119,9 +124,14 @@ def durations(job: Json) -> dict[tuple[int, int], int]:
     }
 
 
-def score(run: str, truth: Json, result: Json, seconds: float = 0.0) -> Score:
-    """The checks of an analysis in its JSON form."""
+def score(
+    run: str, truth: Json, result: Json, seconds: float = 0.0, *, narrow: bool = False
+) -> Score:
+    """The checks of an analysis in its JSON form. narrow: the captures are not all that there is:
+    the result may say less, but nothing that is wrong."""
     made = Score(run, seconds=seconds)
+    for check in made.checks.values():
+        check.narrow = narrow
     pairings = _pair(truth, result, made.checks["jobs"])
     for job in truth["jobs"]:
         of_job = [pairing for pairing in pairings if pairing.true is job]
@@ -182,8 +192,10 @@ def _pair(truth: Json, result: Json, check: Check) -> list[Pairing]:
         for component in job["visible_components"]:
             data = {f for f in _data(truth, job["name"]) if f[0] in component}
             if data:
-                words = f"{job['name']}: {', '.join(component)} are no job of the result"
-                check.add(any(data <= of for _, of in held), words)
+                parts = sum(bool(data & of) for _, of in held)
+                words = f"{job['name']}: {', '.join(component)} are "
+                words += f"in {parts} jobs" if parts > 1 else "no job of the result"
+                check.add(any(data <= of for _, of in held), words, silent=True)
     return pairings
 
 
@@ -199,7 +211,7 @@ def _ranks(truth: Json, job: Json, pairings: list[Pairing], check: Check) -> Non
     told = {(rank["address"], rank["rank"]) for rank in every if rank["rank"] is not None}
     for address, rank in sorted(wanted):
         words = f"{job['name']}: {address} is rank {rank}: not told"
-        check.add((address, rank) in told, words)
+        check.add((address, rank) in told, words, silent=True)
     for address, rank in sorted(told - true):
         check.add(False, f"{job['name']}: {address} is not rank {rank}")
 
@@ -243,14 +255,19 @@ def _nearest(values: list[int], wanted: int) -> int:
 def _steps(pairing: Pairing, made: Score) -> None:
     lasting, checks = durations(pairing.true), made.checks
     iterations, reason = pairing.found["iterations"], pairing.found["iterations_reason"]
-    if len(lasting) < LEAST_PERIODS or pairing.true.get("irregular"):
-        words = f"{pairing.name}: iterations, but the job shows fewer than {LEAST_PERIODS} periods"
+    if pairing.true.get("sampled"):
+        words = f"{pairing.name}: iterations, but the capture is sampled"
         checks["null"].add(iterations is None and bool(reason), words)
+        return
+    if len(lasting) < LEAST_PERIODS:
+        words = f"{pairing.name}: iterations, but the job shows fewer than {LEAST_PERIODS} periods"
+        if not checks["null"].narrow:  # parts of steps at the ends are not in the truth
+            checks["null"].add(iterations is None and bool(reason), words)
         return
     if iterations is None:
         told = f"{pairing.name}: no iterations ({reason})"
-        checks["boundaries"].add(False, told)
-        checks["durations"].add(False, told)
+        checks["boundaries"].add(False, told, silent=True)
+        checks["durations"].add(False, told, silent=True)
         return
     period = pairing.period_ns
     if pairing.whole and iterations["boundary"] != "convention":
@@ -259,7 +276,7 @@ def _steps(pairing: Pairing, made: Score) -> None:
             name = f"{pairing.name} step {step['generation']}.{step['step']}"
             found = matched.get((step["generation"], step["step"]))
             if found is None:
-                checks["boundaries"].add(False, f"{name}: no step ends there")
+                checks["boundaries"].add(False, f"{name}: no step ends there", silent=True)
                 continue
             error = (found["last_message_ns"] - step["last_message_ns"]) / period * 100
             made.errors.append(abs(error))
@@ -274,7 +291,7 @@ def _steps(pairing: Pairing, made: Score) -> None:
         if (key := (true["generation"], true["step"])) in lasting and step["duration_ns"]
     ]
     if not errors:
-        checks["durations"].add(False, f"{pairing.name}: no durations")
+        checks["durations"].add(False, f"{pairing.name}: no durations", silent=True)
         return
     words = f"{pairing.name}: durations are {median(errors):.2f} % (worst {max(errors):.2f} %) off"
     checks["durations"].add(median(errors) <= 1 and max(errors) <= 2, words)
@@ -309,20 +326,25 @@ def _stragglers(pairing: Pairing, checks: dict[str, Check]) -> None:
     costly = [(step, cause) for step, cause in faults if _costs(step)]
     injected = {(frozenset(_ranks_of(c)), CAUSES[c["kind"]]) for _, c in costly}
     for ranks, cause in injected:
+        addresses = {r["address"] for r in pairing.true["ranks"] if r["rank"] in ranks}
+        if not pairing.whole and not addresses & set(pairing.found.get("addresses", addresses)):
+            continue  # a part of the job without that host
         who = " or ".join(map(str, sorted(ranks)))
         here = [s for s in named if s["rank"] in ranks]
         if not here and pairing.true["kind"] == "pipeline":
             continue
         words = f"{pairing.name}: rank {who} ({cause}) is not named"
         told = f", but {[(s['rank'], s['cause']) for s in named]}" if named else ""
-        checks["straggler"].add(any(s["cause"] == cause for s in here), words + told)
+        checks["straggler"].add(any(s["cause"] == cause for s in here), words + told, not here)
     if pairing.true["kind"] != "pipeline":
         found = {(t["generation"], t["step"]): s for s, t in pairing.steps}
         for step, cause in costly:
             here_step = found.get((step["generation"], step["step"]))
             if here_step is not None:
                 words = f"{pairing.name} step {step['step']}: waited for {here_step['waited_for']}"
-                checks["straggler"].add(here_step["waited_for"] in _ranks_of(cause), words)
+                waited_for = here_step["waited_for"]
+                is_right = waited_for in _ranks_of(cause)
+                checks["straggler"].add(is_right, words, waited_for is None)
     slow = _causes(pairing.true, NETWORK)
     through = {address for _, cause in slow for address in cause.get("sources", [])}
     blamed = 0
@@ -391,7 +413,7 @@ def _network(truth: Json, pairing: Pairing, findings: list[Json], checks: dict[s
     words = f"{pairing.name}: nothing names {where}"
     if begins:
         words = f"{pairing.name}: {where} is named {min(begins, key=abs):+d} steps from its onset"
-    checks["network"].add(any(0 <= begin <= 1 for begin in begins), words)
+    checks["network"].add(any(0 <= begin <= 1 for begin in begins), words, not begins)
     for span, cost_ns in named:
         _cost(pairing, span, cost_ns, f"{pairing.name}: cost of {where}", checks["cost"])
 
@@ -406,11 +428,15 @@ def _hang(truth: Json, pairing: Pairing, check: Check) -> None:
         check.add(found is None, f"{pairing.name}: a hang where there is none")
         return
     ranks = {r["rank"] for r in pairing.true["ranks"] if r["host"] == hang["host"]}
+    ranks = set(hang.get("ranks", ranks))
     if found is None:
-        check.add(False, f"{pairing.name}: the hang of rank {sorted(ranks)} is not told")
+        check.add(
+            False, f"{pairing.name}: the hang of rank {sorted(ranks)} is not told", silent=True
+        )
         return
     missing = {rank["rank"] for rank in found["missing"]}
-    check.add(missing == ranks, f"{pairing.name}: ranks {sorted(ranks)} hang, told: {missing}")
+    words = f"{pairing.name}: ranks {sorted(ranks)} hang, told: {missing}"
+    check.add(missing == ranks, words, not missing)
     restarted = any(restart["job"] == pairing.name for restart in truth["restarts"])
     words = f"{pairing.name}: the hang {'ends' if restarted else 'does not end'}"
     check.add((found["until_ns"] is not None) == restarted, words)

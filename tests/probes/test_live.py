@@ -189,7 +189,7 @@ def test_every_hook_sees_what_arrives(network, hook, becomes):
     assert seen.column("psn") == list(range(300))
     assert set(seen.column("tap")) == {IN}
     assert set(seen.column("wire_bytes")) == {14 + 20 + 8 + 12 + 64 + 4}
-    assert set(seen.column("captured_bytes")) == {96}
+    assert set(seen.column("captured_bytes")) == {128}
     loss = seen.source.loss()
     assert (loss.matched, loss.exported, loss.ring_full) == (300, 300, 0)
 
@@ -293,7 +293,7 @@ def test_jumbo_frames(network, hook):
     assert seen.column("psn") == list(range(20))
     assert set(seen.column("wire_bytes")) == {14 + 20 + 8 + 12 + 8192 + 4}
     assert set(seen.column("payload_bytes")) == {8192}
-    assert set(seen.column("captured_bytes")) == {96}
+    assert set(seen.column("captured_bytes")) == {128}
 
 
 @pytest.mark.thorough
@@ -559,7 +559,7 @@ def test_a_tag_in_metadata_goes_back_into_the_frame(network, hook, tpid):
     with watch([net.interface("right"), net.interface("uplink")], hook=hook) as seen:
         net.send(sent)
     assert seen.column("psn", 0) == seen.column("psn", 3) == list(range(60))  # right in, uplink out
-    assert sorted(seen.frames) == sorted([frame[:96] for frame in sent] * 2)
+    assert sorted(seen.frames) == sorted([frame[:128] for frame in sent] * 2)
     assert set(seen.column("vlan")) == {3 << 13 | 100}
     assert seen.column("wire_bytes", 3) == [len(frame) for frame in sent]
 
@@ -575,7 +575,7 @@ def test_tags_in_the_frame(network, hook):
     ]
     with watch([net.interface("right")], hook=hook) as seen:
         net.send(sent)
-    assert seen.frames == [frame[:96] for frame in sent]
+    assert seen.frames == [frame[:128] for frame in sent]
     assert seen.column("psn") == [1, 2]
     assert seen.column("wire_bytes") == [len(frame) for frame in sent]
 
@@ -588,7 +588,7 @@ def test_every_encapsulation_on_a_wire(network, hook):
     with watch([net.interface("right")], hook=hook) as seen:
         net.send([*sent.values(), *OTHER.values(), *SHORT.values()])
     assert seen.frames == [
-        *(frame[: 256 if name in LONG else 96] for name, frame in PLAIN.items()),
+        *(frame[: 256 if name in LONG else 128] for name, frame in PLAIN.items()),
         *(frame[:256] for frame in ENCAPSULATED.values()),
     ]
     # Looking inside is the decoder's work.

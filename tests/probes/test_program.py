@@ -218,8 +218,11 @@ PLAIN = {
     "mpls": ethernet(LABEL + LAST_LABEL + ipv4(ROCE_UDP), 0x8847),
     "mpls ipv6": ethernet(LAST_LABEL + ipv6(ROCE_UDP), 0x8847),
     "port of mrc": ethernet(ipv4(udp(bth(5) + PAYLOAD, dport=4971))),
+    "small write": ethernet(ipv4(udp(bth(5, opcode=0x0A) + bytes(16 + 64 + 4)))),
+    "small write, ipv6": ethernet(ipv6(udp(bth(5, opcode=0x0A) + bytes(16 + 64 + 4))), 0x86DD),
+    "write": ethernet(ipv4(udp(bth(5, opcode=0x0A) + bytes(16 + 256 + 4)))),
 }
-LONG = ("ipv4 options", "ipv6 destination, routing", "ipv6 eight extension headers")
+LONG = ("ipv6 eight extension headers", "small write", "small write, ipv6")
 """Of these more is kept too."""
 ENCAPSULATED = {
     "ip in ip": ethernet(ipv4(ipv4(ROCE_UDP), protocol=4)),
@@ -315,7 +318,7 @@ def test_roce_is_found(runs, hook, name):
     before = time.monotonic_ns()
     record = runs.run(frame, hook)
     assert record is not None
-    assert record.data == frame[: 256 if name in LONG else 96]
+    assert record.data == frame[: 256 if name in LONG else 128]
     assert (record.wire_bytes, record.tap) == (len(frame), TAP)
     assert before <= record.time_ns <= time.monotonic_ns()
 
@@ -350,10 +353,10 @@ def test_short_frames_are_counted(runs, name):
 @pytest.mark.parametrize("hook", ["tc", "xdp"])
 def test_every_length(runs, hook):
     frame = ethernet(ipv4(ROCE_UDP))
-    for length in range(14 + 20 + 8 + 12, 130):
+    for length in range(14 + 20 + 8 + 12, 162):
         record = runs.run(frame[:length], hook)
         assert record is not None
-        assert record.data == frame[: min(length, 96)]
+        assert record.data == frame[: min(length, 128)]
 
 
 def test_mirror_can_be_left_out(live_capture):
@@ -393,7 +396,7 @@ def test_probe_and_decoder_agree(runs, start, changes, cut):
         if decoded:
             assert record is not None
         if record is not None:
-            assert record.data in (bytes(frame[:96]), bytes(frame[:256]))
+            assert record.data in (bytes(frame[:128]), bytes(frame[:256]))
 
 
 FILTERED = [
@@ -486,7 +489,7 @@ def test_ring_full_is_counted(live_capture):
         loss = probe.loss()
         full = sum(ring.head > 0 for ring in probe.rings)
     assert loss.matched == count
-    room = ((1 << 20) - LARGEST_RECORD) // (RECORD_HEADER.itemsize + 96) + 1
+    room = ((1 << 20) - LARGEST_RECORD) // (RECORD_HEADER.itemsize + 128) + 1
     assert loss.exported == room * full
     assert loss.exported + loss.ring_full == count
     assert loss.ring_full > 0

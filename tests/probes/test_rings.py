@@ -55,7 +55,7 @@ def test_every_matched_packet_has_one_fate():
 
 # Rings between the probes and their reader, on the real kernel by BPF_PROG_TEST_RUN.
 
-RECORD = 16 + 96
+RECORD = 16 + 128
 FRAME = roce(1, payload_bytes=200)
 
 
@@ -117,7 +117,7 @@ def test_every_byte_over_chunks_and_laps(on_cpu_0, order):
                     seen.append(batch.data[at : at + length].tobytes())
                 times += batch.time_ns.tolist()
                 drain.release()
-            assert seen == [frame[:96] for frame in frames for _ in range(2000 + lap)]
+            assert seen == [frame[:128] for frame in frames for _ in range(2000 + lap)]
             assert times == sorted(times)
         assert probe.counted(0) == (drain.frames, 0)
         assert probe.rings.rings[0].tail > 2 * (2 << 20)

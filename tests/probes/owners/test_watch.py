@@ -230,7 +230,7 @@ def test_owners_learned_during_the_capture_are_in_the_file(tmp_path, need_tool, 
     assert comment.endswith(", rank 5")
     # Sections do not disturb: the same interfaces, every packet once.
     frames, taps = read([path])
-    assert frames == [frame[:96] for frame in roce_frames(20) + roce_frames(30)]
+    assert frames == [frame[:128] for frame in roce_frames(20) + roce_frames(30)]
     assert [(tap.frames, tap.dropped) for tap in taps.items][1][0] == 50
 
 

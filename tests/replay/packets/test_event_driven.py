@@ -15,10 +15,11 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.keys import PacketKeys
+from rocescope.replay.packets import event_driven
 from rocescope.replay.packets.event_driven import FeedbackResult, run_event_driven
 from rocescope.replay.packets.failures import SLOW, Failures, LinkEvent, flapping, outage
 from rocescope.replay.packets.hosts.transport import Transport
-from rocescope.replay.packets.model.model import Model, Workload
+from rocescope.replay.packets.model.model import ACK, NUMBER_BITS, NUMBER_MASK, Model, Workload
 from rocescope.replay.packets.offers import both_ways, collective, workload_of
 from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.packets.runs import run_many
@@ -382,3 +383,30 @@ def test_without_losses_it_makes_no_difference_whether_packets_are_tracked(
     for name in ("completed_ps", "received_ps", "link_bytes", "link_max_bytes", "link_marks"):
         columns = (getattr(one.engine, name) for one in (counted, tracked))
         np.testing.assert_array_equal(*columns)
+
+
+def test_passages_of_watched_links_are_arrivals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the links to hosts they are the arrivals there; the room for them is emptied when full."""
+    monkeypatch.setattr(event_driven, "PASSAGES_AT_ONCE", 7)
+    fabric, model = parse_fabric(FABRICS[0]), Model(pfc=None)
+    load = _load(fabric, model, np.random.default_rng(5))
+    links = fabric.links
+    watched = (links.source == 0) | (links.target >= fabric.switches)
+    found = run_event_driven(
+        load, fabric, parse_packet_strategy("ecmp"), model, 2, keep_arrivals=True,
+        watched=watched.astype(np.uint8),
+    )  # fmt: skip
+    passages, arrived = found.passages, found.engine.arrived_ps
+    assert arrived is not None and (np.diff(passages["time"]) >= 0).all()
+    assert len(passages) > 21 and watched[passages["link"]].all()
+    data = passages[passages["key"] & ACK == 0]
+    number = load.packet_start[data["key"] >> NUMBER_BITS] + (data["key"] & NUMBER_MASK)
+    at_host = links.target[data["link"]] >= fabric.switches
+    assert (np.sort(number[at_host]) == np.arange(len(arrived))).all()
+    assert (data["time"][at_host] == arrived[number[at_host]]).all()
+    earlier = dict(zip(number[~at_host].tolist(), data["time"][~at_host].tolist(), strict=True))
+    assert earlier and all(time < arrived[packet] for packet, time in earlier.items())
+    assert (data["trail"][at_host] >= 2).all() and (data["stamp"] <= data["time"]).all()
+    acks = passages[passages["key"] & ACK != 0]
+    at_sender = links.target[acks["link"]] >= fabric.switches
+    assert np.count_nonzero(at_sender) == len(arrived)  # each packet is acknowledged

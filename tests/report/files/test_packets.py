@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rocescope import cli
+from rocescope.analyzer.decode.grants import GRANT_COLUMNS
 from rocescope.report.files import packets as packet_stream
 from rocescope.report.files.packets import packet_schema
 
@@ -47,6 +48,24 @@ def test_every_packet_as_tshark_sees_it(
         for value, text in zip(row, fields, strict=True):
             assert value == (text if isinstance(value, str) else int(text or "0", 0))
     assert set(frame["tap"]) == {CAPTURE}
+
+
+def test_grants_are_columns(data: Path, tmp_path: Path) -> None:
+    """Null where there is no grant, and never 0 for a rank."""
+    output, capture = tmp_path / "grants.parquet", "leaf1-spine1.pcap.zst"
+    path = data / "jobs" / "h5_two_jobs_slow_host" / capture
+    assert cli.run(["export", str(path), "-o", str(output), "--extensions"]) == 0
+    frame = pl.read_parquet(output)
+    grants = frame.filter(pl.col("grant_rank").is_not_null())
+    assert 100 < len(grants) < len(frame) / 2
+    assert grants["opcode"].unique().to_list() == [0x0A]
+    assert grants["payload_bytes"].unique().to_list() == [64]
+    assert grants["grant_slot_bytes"].unique().to_list() == [32_768]
+    assert set(grants["grant_rank"]) <= {0, 1, 2, 3}
+    assert grants["grant_number"].min() == 1
+    others = frame.filter(pl.col("grant_rank").is_null())
+    for column in GRANT_COLUMNS:
+        assert others[f"grant_{column.name}"].null_count() == len(others)
 
 
 def test_filter_and_several_files(data: Path, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from lua_tshark import tshark
 from tracked_batches import ACK, tracked
 
+from rocescope.analyzer.decode.grants import CUT, GRANT_COLUMNS, GRANT_ROW, REASONS, SEVERAL_RANKS
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.track.batch import AHEAD, REORDERED, TAP_COPY
 from rocescope.analyzer.track.references import REFERENCE
@@ -125,6 +127,32 @@ def test_naks():
     )
     assert "nak=RNR" in comment(row | {"aeth": 0x2E000001})
     assert comment(row | {"aeth": 0x00000001}) == ""
+
+
+def granted(**fields):
+    """The comment of a grant that tells these fields."""
+    batch = tracked([{"opcode": 0x0A, "verdict": 0}])
+    grants = np.zeros(1, GRANT_ROW)
+    for column in GRANT_COLUMNS:
+        grants[column.name] = fields.get(column.name, column.unknown)
+    batch = replace(batch, table=replace(batch.table, grants=grants))
+    return Comments().of(batch, sights(), ("a",), ())[0].decode()
+
+
+def test_grants():
+    assert granted(rank=0, number=7, slot_bytes=1 << 20, entries=1) == (
+        "NCCL's grant 7 to rank 0, 1 MiB"
+        " [rocescope grant_rank=0 grant_number=7 grant_slot_bytes=1048576 grant_entries=1]"
+    )
+    assert granted(reason=CUT).startswith(
+        f"NCCL's grant without a rank ({REASONS[CUT]}) [rocescope"
+    )
+    several = granted(number=3, entries=2, reason=SEVERAL_RANKS)
+    assert several == (
+        f"NCCL's grant 3 without a rank ({REASONS[SEVERAL_RANKS]})"
+        " [rocescope grant_number=3 grant_entries=2]"
+    )
+    assert "grant_rank" not in several
 
 
 def test_what_no_later_tap_saw():
