@@ -418,7 +418,7 @@ class _Job:
         last = np.full(len(arrival), np.nan)
         last[known] = np.nanmax(arrival[known], axis=1)
         waits = last[:, None] - arrival
-        shows = known.any() and not self._roles_differ
+        shows = bool(known.any()) and self._has_alike_ranks
         ranks = []
         for at, number in enumerate(line.ranks):
             sends = [
