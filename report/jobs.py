@@ -103,15 +103,26 @@ def said(job: TrainingJob, findings: Sequence[Finding], begin_ns: int) -> Iterat
                 yield Said("warning", f"{text}: {_SEE.format(finding.kind)}")
     others = [step for step in _timed(iterations) if step.index not in told]
     usual = iterations.period_p50_ns
-    slow = [s for s in others if (s.duration_ns or 0) > (1 + _ALIKE) * usual]
-    if slow:
-        longest = duration(max(step.duration_ns or 0 for step in slow))
-        verb = "took" if len(slow) == 1 else "took up to"
-        steps_text = _listed([step.index for step in slow])
-        yield Said("note", f"{steps_text} {verb} {longest}: the packets do not show why")
+    slow = [step for step in others if (step.duration_ns or 0) > (1 + _ALIKE) * usual]
+    yield from _single(slow)
     yield Said("note", _network(iterations, bool(job.stragglers)))
     if iterations.boundary == "convention":
         yield Said("note", "where a step ends does not show: only the durations are claimed")
+
+
+def _single(slow: Sequence[JobStep]) -> Iterator[Said]:
+    """Slow steps that are part of no straggler and no finding."""
+    by_rank: dict[str | None, list[JobStep]] = {}
+    for step in slow:
+        by_rank.setdefault(step.waited_for_address, []).append(step)
+    for address, steps in by_rank.items():
+        took = duration(max(step.duration_ns or 0 for step in steps))
+        text = f"{_listed([step.index for step in steps])} took {'up to ' * (len(steps) > 1)}{took}"
+        if address is None:
+            yield Said("note", f"{text}: the packets do not show why")
+        else:
+            who = rank_name(address, steps[0].waited_for)
+            yield Said("note", f"{text}: the others waited for {who}")
 
 
 def overview(job: TrainingJob) -> str:
@@ -303,7 +314,7 @@ def _natural(address: str) -> list[tuple[int, str]]:
 
 State = Literal["computing", "waiting", "sending", "waited for", "sends within"]
 STATES: Final[Mapping[State, str]] = {
-    "computing": "computing: sends nothing",
+    "computing": "computing or idle",
     "sending": "sending",
     "waiting": "waiting for the last rank",
     "waited for": "waited for",

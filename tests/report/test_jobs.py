@@ -121,11 +121,17 @@ def test_slow_transfers_name_the_finding_that_explains_them() -> None:
     assert f"steps 3 to 5 took 40.0 ms, 30.0 ms more than before: {first.kind}, see" in text
 
 
-def test_slow_steps_without_a_reason_are_said() -> None:
+def test_single_slow_steps_are_said() -> None:
+    """They are no straggler, whose steps are neighbours, or nothing explains them."""
     text = said(made.job(late={2: 1, 6: 1}))
-    assert "steps 2, 6 took up to 40.0 ms: the packets do not show why" in text
-    assert "nobody is waited for" not in text  # single steps wait for rank 1
-    assert "step 2 took 40.0 ms: the packets" in said(made.job(late={2: 1}))
+    assert "steps 2, 6 took up to 40.0 ms: the others waited for rank 1 (10.1.2.10)" in text
+    assert "nobody is waited for" not in text
+    job = made.job(late={2: 1})
+    assert "step 2 took 40.0 ms: the others waited for rank 1" in said(job)
+    unknown = [replace(step, waited_for=None, waited_for_address=None)
+               for step in job.iterations.steps]  # fmt: skip
+    job = replace(job, iterations=replace(job.iterations, steps=unknown))
+    assert "step 2 took 40.0 ms: the packets do not show why" in said(job)
 
 
 def test_exact_share_of_the_network_and_unknown_waits() -> None:

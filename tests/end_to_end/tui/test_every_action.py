@@ -27,6 +27,7 @@ FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
 MODES = {name: [key] for key, name, _ in SCREENS} | {
     "evidence": ["1", "enter"],
     "ranks": ["upper_k"],
+    "jobs": ["upper_j"],
     "aggregation": ["upper_a"],
 }
 """Keys that lead to a screen."""
@@ -129,11 +130,15 @@ CHANGES = {
     "help": (prompt, []),
     "quit": (lambda app: app._exit, []),
     **{f"go('{mode}')": (where, ["2" if mode != "qps" else "4"]) for _, mode, _ in SCREENS},
+    "go('jobs')": (where, ["2"]),
     "go('ranks')": (where, ["2"]),
     "go('aggregation')": (where, ["2"]),
 }
 """By action: what must be another afterwards, and the keys before it."""
-ELSEWHERE = {("deeper", "ranks"), ("run", "aggregation"), ("stop", "aggregation")}
+ELSEWHERE = {
+    *(("deeper", "ranks"), ("run", "aggregation"), ("stop", "aggregation")),
+    *(("deeper", "jobs"), ("next_job", "jobs"), ("previous_job", "jobs")),
+}
 """They need the logs or the all-reduces of a job: tests/tui/screens/."""
 LOADED = {"run", "run_packets", "draw_seeds", "best_seed", "worst_seed", "stop"}
 """They begin or end a replay: the next one waits for its end."""

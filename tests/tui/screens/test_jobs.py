@@ -46,7 +46,7 @@ def test_steps_and_the_ranks_of_the_step_under_the_cursor(size):
     assert "▲" in chart["2"] and "░" not in chart["2"]
     assert "░" in chart["0"] and "▲" not in chart["0"] and chart["0"].rstrip().endswith("10.0 ms")
     assert all("█" in line and "·" in line for line in chart.values())
-    legend = next(line for line in lines if "computing: sends nothing" in line)
+    legend = next(line for line in lines if "computing or idle" in line)
     assert "█ sending" in legend and "░ waiting for the last rank" in legend
     assert any("the others waited for rank 2 (10.1.3.10)" in line for line in lines)
     assert "n next job" not in lines[-1] and "enter deeper" in lines[-1]
