@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from itertools import pairwise
+from pathlib import Path
 
 import factories_results as factories
 import pytest
@@ -15,7 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from training_jobs import LATE, MS, STEP
+from training_runs import training_run
 
+from rocescope.analyzer.pipeline.captures import analyze
+from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.jobs import JobCost, JobEpoch, JobRank, TrainingJob
 from rocescope.report.files.tables import encode_records, step_columns, step_rows
@@ -181,6 +185,31 @@ def test_names_from_outside_steer_nothing(text: str, width: int) -> None:
         shown = section(analysis(job), patch, width)
     assert all(char == "\n" or char.isprintable() for char in shown)
     checked(analysis_html(analysis(job)))
+
+
+def test_a_generated_run_from_its_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 2 computes longer in steps 4 to 6: the truth of the run, and the report on its pcap."""
+    run = training_run(
+        ("job:kind=ddp,ranks=4,steps=8,size=256KiB,compute=20ms",),
+        ("slow-gpu:rank=2,from=4,until=7,factor=1.4",),
+    )
+    (truth,) = run.truth["jobs"]
+    path = tmp_path / "run.pcap"
+    path.write_bytes(b"".join(run.pcap(run.at_all_taps(), 128)))
+    found = analyze([str(path)], AnalyzeOptions())
+    text = " ".join(section(found, monkeypatch).split())
+    late = next(rank["address"] for rank in truth["ranks"] if rank["rank"] == 2)
+    assert "JOBS 1 training job, 4 ranks" in text and "ring of 4: 8 steps" in text
+    assert "steps 4 to 6 took" in text and f"the others waited for rank 2 ({late})" in text
+    (job,) = found.jobs
+    assert job.iterations is not None
+    for step, true in zip(job.iterations.steps, truth["steps"], strict=True):
+        assert {rank.address for rank in step.ranks} == {rank["address"] for rank in truth["ranks"]}
+        ends = [rank.last_data_ns for rank in step.ranks]
+        assert max(end for end in ends if end is not None) == true["last_message_ns"]
+        for rank in step.ranks:
+            late_here = any(part.state == "waited for" for part in intervals(step, rank))
+            assert late_here == (step.index in (4, 5, 6) and rank.address == late)
 
 
 # What each rank does in a step.
