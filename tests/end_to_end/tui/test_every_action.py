@@ -10,6 +10,7 @@ import asyncio
 
 import factories_results as factories
 import pytest
+import training_jobs
 from captures import data
 from textual.widgets import Input
 from tui_driver import press, settled
@@ -95,6 +96,8 @@ CHANGES = {
     "rows": (own("_rows"), []),
     "view": (own("_view"), []),
     "matrix": (own("_only_matrix"), []),
+    "next_job": (own("_at"), []),
+    "previous_job": (own("_at"), []),
     "next_late": (grid("packets"), []),
     "previous_late": (grid("packets"), ["n"]),
     "odd_only": (own("_odd_only", "_late"), []),
@@ -135,10 +138,7 @@ CHANGES = {
     "go('aggregation')": (where, ["2"]),
 }
 """By action: what must be another afterwards, and the keys before it."""
-ELSEWHERE = {
-    *(("deeper", "ranks"), ("run", "aggregation"), ("stop", "aggregation")),
-    *(("deeper", "jobs"), ("next_job", "jobs"), ("previous_job", "jobs")),
-}
+ELSEWHERE = {("deeper", "ranks"), ("run", "aggregation"), ("stop", "aggregation")}
 """They need the logs or the all-reduces of a job: tests/tui/screens/."""
 LOADED = {"run", "run_packets", "draw_seeds", "best_seed", "worst_seed", "stop"}
 """They begin or end a replay: the next one waits for its end."""
@@ -194,8 +194,10 @@ def test_every_action_changes_what_it_says(quick):
         app = RocescopeApp(Session.open([str(path) for path in TAPS]))
         async with app.run_test(size=(120, 40)) as pilot:
             await settled(app, pilot)
-            # Findings and a hop with losses: these links have neither.
-            app.view.session.diagnosing.judged = Judged.of(factories.analysis(), True)
+            # Findings, a hop with losses and training jobs: these links have none.
+            jobs = [training_jobs.job(), training_jobs.straggling()]
+            found = factories.analysis(jobs=jobs)
+            app.view.session.diagnosing.judged = Judged.of(found, True)
             app.request_snapshot()
             await settled(app, pilot)
             await press(app, pilot, ["9", drawn])
