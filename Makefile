@@ -58,7 +58,8 @@ format: .venv/.dev ## format the code
 
 check: lint test ## everything that must pass before a commit
 
-bench: .venv/.dev ## measure speed and memory beside the usual tools
+bench: .venv/.dev ## measure speed and memory beside the usual tools and an older commit
+	.venv/bin/python benchmarks/before_after.py
 	.venv/bin/python benchmarks/run.py
 	.venv/bin/python benchmarks/hashing.py
 	.venv/bin/python benchmarks/replay.py

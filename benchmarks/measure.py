@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import re
+import select
+import signal
 import statistics
+import struct
 import subprocess
+import termios
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
+
+ROWS = 50
+"""Of the terminal that a terminal UI is started on."""
+PATIENCE_S = 10
 
 
 class CommandFailed(Exception):
@@ -27,6 +39,10 @@ class Cost:
     def less(self, other: Cost) -> Cost:
         """The times without those of `other`."""
         return Cost(self.wall - other.wall, self.cpu - other.cpu, self.peak_bytes)
+
+    def megabytes(self) -> float:
+        """The peak of memory."""
+        return self.peak_bytes / 1e6
 
 
 def run(command: Sequence[str], one_core: bool = False, keep_output: bool = False) -> Cost:
@@ -52,6 +68,40 @@ def run(command: Sequence[str], one_core: bool = False, keep_output: bool = Fals
             raise CommandFailed(f"{' '.join(command)}: exit {child.returncode}: {reason}")
         cpu = usage.ru_utime + usage.ru_stime
         return Cost(wall, cpu, usage.ru_maxrss * 1024, output.read())
+
+
+def start_up(command: Sequence[str]) -> tuple[float, Cost]:
+    """Run the terminal UI on a terminal of its own until flows fill half of its screen 2.
+
+    Result: seconds until the first paint, and the cost until flows are seen.
+    """
+    began, first, seen = perf_counter(), 0.0, b""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ["TERM"] = "xterm-256color"
+        os.execv(command[0], command)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, 160, 0, 0))
+    try:
+        while len(re.findall(rb"0x[0-9a-f]{6}", seen)) <= ROWS // 2:
+            if not select.select([terminal], [], [], PATIENCE_S)[0]:
+                raise CommandFailed(f"{' '.join(command)}: no flows are seen")
+            try:
+                seen += os.read(terminal, 1 << 16)
+            except OSError:  # it has ended
+                raise CommandFailed(f"{' '.join(command)}: {seen.decode().strip()}") from None
+            wall = perf_counter() - began
+            if not first and b"QPs" in seen:
+                first = wall
+                os.write(terminal, b"2")
+        process = Path(f"/proc/{child}")
+        (peak_kib,) = re.findall(r"VmHWM:\s+(\d+)", (process / "status").read_text())
+        tasks = process.glob("task/*/schedstat")
+        cpu = sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
+    return first, Cost(wall, cpu, int(peak_kib) * 1024)
 
 
 def median(costs: Sequence[Cost]) -> Cost:

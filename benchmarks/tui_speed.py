@@ -15,25 +15,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import inspect
 import json
 import os
-import pty
-import re
 import resource
-import signal
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from generate import write
+from measure import start_up
 from probes_generator import Link
 from textual import events
 from textual._compositor import CompositorUpdate
@@ -335,30 +330,9 @@ _WITH = {True: "with screens", False: "without screens"}
 def start(path: str, rounds: int) -> None:
     """Time the command itself, on its own terminal."""
     for _ in range(rounds):
-        first, flows, cpu = start_once([sys.executable, "-m", "rocescope", "tui", path])
-        print(f"first paint {first:.2f} s, flows {flows:.2f} s, {cpu:.2f} s of processor time")
-
-
-def start_once(command: list[str]) -> tuple[float, float, float]:
-    """Seconds until the first paint and until flows are seen, and processor time by then."""
-    began, first, flows, cpu, seen = time.perf_counter(), 0.0, 0.0, 0.0, b""
-    child_id, terminal = pty.fork()
-    if child_id == 0:
-        os.environ["TERM"] = "xterm-256color"
-        os.execv(command[0], command)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
-    while not flows and time.perf_counter() - began < 60:
-        seen += os.read(terminal, 1 << 16)
-        now = time.perf_counter() - began
-        first = first or (now if b"QPs" in seen else 0.0)
-        if len(re.findall(rb"0x[0-9a-f]{6}", seen)) > SIZE[1] // 2:
-            flows = now
-            tasks = Path(f"/proc/{child_id}/task").glob("*/schedstat")
-            cpu = sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
-    os.kill(child_id, signal.SIGKILL)
-    os.waitpid(child_id, 0)
-    os.close(terminal)
-    return first, flows, cpu
+        first, cost = start_up([sys.executable, "-m", "rocescope", "tui", path])
+        print(f"first paint {first:.2f} s, flows {cost.wall:.2f} s,", end=" ")
+        print(f"{cost.cpu:.2f} s of processor time")
 
 
 def main() -> None:

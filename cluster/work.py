@@ -477,6 +477,8 @@ def _check(paths: Sequence[str], options: AnalyzeOptions) -> None:
         "--follow": options.follow,
         "--conformance": options.conformance is not None,
         "--nccl-log": bool(options.job_logs),
+        "--flight-recorder": options.flight_recorder is not None,
+        "--nccl-inspector": options.nccl_inspector is not None,
         "--clock hardware, --mirror-format and --drop-duplicates": options.mirror is not None,
         "--plane-by": options.plane_by != PlaneBy(),
         "--trimmed-dscp": bool(options.trimmed_dscps),

@@ -15,8 +15,10 @@ from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput, exit_code
 from .options.progress import shown
 from .options.reading import (
     JOB_LOGS,
+    JOB_RECORDS,
     READING,
     JobLogs,
+    JobRecords,
     PathKey,
     Reading,
     parse_dscp_priorities,
@@ -44,6 +46,7 @@ def analyze(
     fabric: str | None = None,
     switch_counters: Path | None = None,
     logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
+    records: Annotated[JobRecords, Parameter(name="*")] = JOB_RECORDS,
     icrc: Annotated[bool, Parameter(show_default=False)] = False,
     link_rate: str | None = None,
     dscp_priority: str | None = None,
@@ -127,7 +130,7 @@ def analyze(
             raise UsageError(f"--live prints table, html or json, not {chosen}")
         if chosen == "html" and to.file is None:
             raise UsageError("--live prints a line per interval: give -o FILE for the HTML report")
-        _only_files(reading, fabric, switch_counters, icrc, conformance)
+        _only_files(reading, fabric, switch_counters, records, icrc, conformance)
         if dscp_priority is not None:
             raise UsageError("--dscp-priority cannot be combined with --live")
         if not files:
@@ -182,7 +185,7 @@ def analyze(
     from .options.reading import fabric_links
 
     options = replace(
-        options,
+        records.added(options),
         path_by=path_by,
         window_ns=window_ns,
         idle_ns=idle_ns if reading.follow else None,
@@ -229,6 +232,7 @@ def _only_files(
     reading: Reading,
     fabric: str | None,
     switch_counters: Path | None,
+    records: JobRecords,
     icrc: bool,
     conformance: bool,
 ) -> None:
@@ -236,6 +240,7 @@ def _only_files(
     kept = Reading(udp_port=reading.udp_port, filter=reading.filter)
     given = [*changed(reading, kept), *["--fabric"] * (fabric is not None)]
     given += ["--switch-counters"] * (switch_counters is not None)
+    given += changed(records, JOB_RECORDS)
     given += ["--icrc"] * icrc + ["--conformance"] * conformance
     if given:
         raise UsageError(f"{given[0]} cannot be combined with --live")

@@ -12,7 +12,16 @@ from ..analyzer.capture.stored import is_stored
 from ..analyzer.errors import UnreadableInput, UsageError, require
 from ..analyzer.units import parse_duration
 from .options.capturing import CAPTURING, IDLE_AFTER, Capturing, said_if_slow
-from .options.reading import JOB_LOGS, READING, SELECTION, JobLogs, Reading, Selection
+from .options.reading import (
+    JOB_LOGS,
+    JOB_RECORDS,
+    READING,
+    SELECTION,
+    JobLogs,
+    JobRecords,
+    Reading,
+    Selection,
+)
 from .options.taps import STANDARD_INPUT, check_terminal
 from .table import Parameter, changed
 
@@ -27,6 +36,7 @@ def tui(
     fabric: str | None = None,
     devices: str | None = None,
     logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
+    records: Annotated[JobRecords, Parameter(name="*")] = JOB_RECORDS,
 ) -> int:
     """Show captures in the terminal UI.
 
@@ -46,6 +56,7 @@ def tui(
     for folder in files:
         if (folder / "summary.json").is_file():
             given = [*changed(reading, READING), *changed(logs, JOB_LOGS)]
+            given += changed(records, JOB_RECORDS)
             given += ["--fabric"] * (fabric is not None) + ["--devices"] * (devices is not None)
             return _results(folder, len(files), given)
     paths, tap_names = reading.captures(files)
@@ -63,7 +74,7 @@ def tui(
         from .options.reading import fabric_links
 
         options = replace(options, fabric=fabric_links(fabric))
-    options = replace(options, job_logs=logs.patterns())
+    options = replace(records.added(options), job_logs=logs.patterns())
     check_terminal()
     from ..tui.session.session import Session
 

@@ -657,6 +657,9 @@ class Source:
                 first, last = self.first_time_ns, self.last_time_ns
                 self.first_time_ns = low if first is None else min(low, first)
                 self.last_time_ns = high if last is None else max(high, last)
-            yield keep(self.decoder.decode(frames))
+            table = keep(self.decoder.decode(frames))
+            del frames  # while something refers to its bytes, the window needs a second buffer
+            yield table
+            del table
             if self.stopped:
                 return

@@ -612,6 +612,16 @@ def _marks_without_ecn(case: Case) -> Iterator[str]:
         yield "no packet is ECN-capable: CE marks cannot show congestion"
 
 
+def _training(case: Case) -> Iterator[str]:
+    """Messages that the view of training jobs leaves out."""
+    log = case.measuring.messages.log
+    if log is not None and log.grants and log.left_out:
+        yield (
+            f"training jobs: {counted(log.left_out, 'message')} beyond the limit are not looked at;"
+            " analyse a shorter time"
+        )
+
+
 def _unchecked_icrcs(case: Case) -> Iterator[str]:
     checked = [capture.icrc for capture in case.captures if capture.icrc is not None]
     cut = sum(count["truncated"] for count in checked)
@@ -692,5 +702,6 @@ _CHECKS = (
     _shared,
     _pauses,
     _marks_without_ecn,
+    _training,
     _unchecked_icrcs,
 )

@@ -232,7 +232,19 @@ def link_of_receiver(case: Case, flow: Flow) -> str | None:
     if alone and int(troubles.progress(flow.id)["hop_limit"]) in FULL_HOP_LIMITS:
         return None
     tap = tap_of(case, [naks])
-    return tap if tap in flow.taps else None
+    if tap not in flow.taps or (case.tap_hops is not None and _is_after_a_router(case, peer, tap)):
+        return None
+    return tap
+
+
+def _is_after_a_router(case: Case, flow: int, tap: str) -> bool:
+    """Whether a flow comes to a tap with a lower hop limit than to another one: what captured
+    before this tap has ended."""
+    assert case.tap_hops is not None
+    arrived = case.tap_hops.arrived
+    of_flow = arrived[arrived["flow"] == flow]
+    at_tap = of_flow["limit"][of_flow["tap"] == case.registry.tap_names.index(tap)]
+    return bool(len(at_tap) and at_tap.max() < of_flow["limit"].max())
 
 
 # Queue pairs that are dead: refused permanently, or without any answer until the end.

@@ -42,8 +42,10 @@ _NO_JOB: Final = (
 _MOST_MESSAGES: Final = 1 << 13
 """Of a flow: its rhythm is looked for in the first ones."""
 _LAGS: Final = 48
-_IRREGULAR: Final = 0.25
+_IRREGULAR: Final = 0.18
 _IRREGULAR_FEW: Final = 0.12
+_ABOUT: Final = 0.1
+"""Of a number of messages: rhythms that differ by less are the same one."""
 _MANY_PERIODS: Final = 8
 """With fewer periods, parts of a step that are about alike look like steps."""
 SILENT_PERIODS: Final = 5
@@ -57,6 +59,7 @@ _SWAY: Final = 0.6
 _BINS: Final = 20
 _SPREAD: Final = 0.9
 """Messages that are spread more evenly over the steps of a job have nothing to do with them."""
+_LIFE_PERIODS: Final = 3
 _SAME_PERIOD: Final = 0.02
 """Of a period: what those of flows of one job differ by at the same time."""
 _LONGER: Final = 0.1
@@ -141,26 +144,31 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
     messages: of a `MessageLog`, by flow; flows: FLOW records; granting_flows: whose grants are
     decoded. A flow of messages of the form of grants belongs to the data of the other direction.
     """
+    if not len(messages):
+        return []
     numbers, first = np.unique(messages["flow"], return_index=True)
     last = np.append(first, len(messages))[1:]
     rows = dict(zip(numbers.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
     payload = {f: int(messages["bytes"][a:b].sum()) for f, (a, b) in rows.items()}
-    grants = {}
+    grants: dict[int, int] = {}
+    granting: set[int] = set()
     for flow, (a, b) in rows.items():
         peer = int(flows["peer"][flow])
         looks_so = messages["may_grant"][a:b].all()
         if flow in granting_flows or (looks_so and payload.get(peer, 0) > payload[flow]):
-            grants[peer] = flow
+            granting.add(flow)
+            if peer >= 0:
+                grants[peer] = flow
     edges = []
     no_times = np.zeros(0, np.int64)
     for flow, (a, b) in rows.items():
-        if flow in grants.values():
+        if flow in granting:
             continue
         part = messages[a:b]
-        granting = grants.get(flow)
+        by = grants.get(flow)
         granted = no_times
-        if granting is not None:
-            since, until = rows[granting]
+        if by is not None:
+            since, until = rows[by]
             granted = np.ascontiguousarray(messages["begun_ns"][since:until])
         edges.append(
             Edge(
@@ -169,9 +177,9 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
                 int(flows["dst"][flow]),
                 np.ascontiguousarray(part["begun_ns"]),
                 np.ascontiguousarray(part["ended_ns"]),
-                np.ascontiguousarray(part["bytes"]),
+                part["bytes"].astype(np.int64),
                 granted,
-                granting,
+                by,
             )
         )
     return edges
@@ -195,7 +203,7 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
         if sizes is not None and np.mean(sizes[lag:count] != sizes[: count - lag]) > 0.05:
             continue
         before, after = periods[:-lag], periods[lag:]
-        changes = np.abs(after - before) / np.maximum(after, before)
+        changes = np.abs(after - before) / np.maximum(np.maximum(after, before), 1)
         irregularity = float(changes.mean())
         many = count >= _MANY_PERIODS * lag
         if irregularity < (_IRREGULAR if many else _IRREGULAR_FEW):
@@ -203,22 +211,30 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     if not found:
         return None
     best = min(found, key=lambda rhythm: rhythm.irregularity)
-    fitting = [  # a capture of whole steps
-        rhythm
-        for rhythm in found
-        if count % rhythm.messages == 0
-        and abs(rhythm.messages - best.messages) <= 0.03 * best.messages
-        and rhythm.irregularity <= best.irregularity + 0.02
-    ]
-    best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
     parts = [  # several periods may be as regular as one
         rhythm
         for rhythm in found
         if rhythm.irregularity <= 2 * best.irregularity + 0.02
         and (times := round(best.messages / rhythm.messages)) > 1
-        and abs(best.messages - times * rhythm.messages) * 20 <= rhythm.messages
+        and abs(best.messages - times * rhythm.messages) <= _ABOUT * rhythm.messages
     ]
-    return min(parts, key=lambda rhythm: rhythm.messages, default=best)
+    best = min(parts, key=lambda rhythm: rhythm.messages, default=best)
+    near = [r for r in found if abs(r.messages - best.messages) <= _ABOUT * best.messages]
+    best = min(near, key=lambda rhythm: rhythm.irregularity)
+    fitting = [  # to a capture of whole steps
+        rhythm
+        for rhythm in near
+        if count % rhythm.messages == 0 and rhythm.irregularity <= best.irregularity + 0.02
+    ]
+    best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
+    return None if _is_steady(begun, ended, best.messages) else best
+
+
+def _is_steady(begun: Ints, ended: Ints, messages: int) -> bool:
+    """Whether all pauses of a period are alike: a stream, in which any part repeats itself."""
+    pauses = begun[1:] - ended[:-1]
+    usual = [float(np.median(pauses[at::messages])) for at in range(messages)]
+    return messages > 1 and max(usual) < 2 * min(usual)
 
 
 def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
@@ -241,6 +257,9 @@ def groups_of(edges: Sequence[Edge]) -> list[Group]:
     """The jobs, in the order of their first message."""
     groups: list[Group] = []
     for component in components(edges):
+        if not _may_be_job(component):
+            groups.append(Group(component, epochs=[_without_steps(component)], reason=_NO_JOB))
+            continue
         rest: list[Edge] = []
         reasons: list[str] = []
         for group in _divided(component):
@@ -302,9 +321,18 @@ def _is_doubtful(group: Group) -> bool:
     at a steady rate has one."""
     if any(edge.grants is not None for edge in group.edges):
         return False
-    if group.boundary == "convention" or len(group.addresses) < 3:
+    return group.boundary == "convention" or not _may_be_job(group.edges)
+
+
+def _may_be_job(edges: Sequence[Edge]) -> bool:
+    """Whether some data is granted as by NCCL, or the pairs of addresses are those of a
+    collective."""
+    if any(edge.grants is not None for edge in edges):
         return True
-    return shape_of([(edge.src, edge.dst) for edge in group.edges])[0] == "unknown"
+    pairs = {(edge.src, edge.dst) for edge in edges}
+    if len({end for pair in pairs for end in pair}) < 3:
+        return False
+    return shape_of(pairs)[0] != "unknown"
 
 
 def shape_of(
@@ -487,6 +515,8 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     """Whether an edge advances by one period of its own in each period of another one, and its
     periods last as long at the same time."""
     half = rhythm.period_ns / 2
+    if not _lives_as_long(edge, starts, rhythm):
+        return False
     inside = (starts >= edge.begun_ns[0] - half) & (starts <= edge.ended_ns[-1] + half)
     if inside.sum() < min(FEWEST_PERIODS, len(starts)):
         return False
@@ -510,6 +540,15 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     drift = abs(float(slope)) * len(periods)
     sway = float((ahead - offset - slope * periods).std())
     return drift < _DRIFT or drift < 4 * sway
+
+
+def _lives_as_long(edge: Edge, starts: Ints, rhythm: Rhythm) -> bool:
+    """Whether an edge begins and ends about when another one does: flows of one job begin in its
+    first step and end in its last one."""
+    near = _LIFE_PERIODS * rhythm.period_ns
+    begins = abs(int(edge.begun_ns[0]) - int(starts[0])) if len(starts) else 0
+    ends = abs(int(edge.ended_ns[-1]) - int(starts[-1])) if len(starts) else 0
+    return begins <= near and ends <= near
 
 
 def _lasts_as_long(edge: Edge, rhythm: Rhythm, starts: Ints) -> bool:
@@ -559,7 +598,10 @@ def _with_rest(groups: list[Group], rest: list[Bundle]) -> list[Group]:
 
 def _spread(edge: Edge, group: Group) -> float:
     """How evenly the messages of an edge are spread over the steps of a job: 0 to 1."""
-    starts = _starts(*group.clocks[0])
+    clock, rhythm = group.clocks[0]
+    starts = _starts(clock, rhythm)
+    if not len(starts) or not _lives_as_long(edge, starts, rhythm):
+        return 1.0
     at = np.interp(edge.begun_ns, starts, np.arange(len(starts)), left=np.nan, right=np.nan)
     known = at[~np.isnan(at)]
     if len(known) < len(at) / 2:

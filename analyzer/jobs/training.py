@@ -72,6 +72,8 @@ class Sources:
     """By flow, as logs name them."""
     open_ns: Mapping[int, int]
     """By flow: last packet of a message that is not complete."""
+    lossy: Collection[int]
+    """Flows with lost or retransmitted packets."""
     until_ns: int
     """End of the captures."""
     taps: int
@@ -243,8 +245,6 @@ class _Job:
         channels = granted.most_common(1)[0][1] if granted else None
         parallel = pairs.most_common(1)[0][1]
         pattern, order = shape_of(pairs, _sizes_vary(edges))
-        if len(order) == 2 and not _at_once(edges):
-            pattern = "pairs"
         return JobGroup(
             pattern=pattern,
             order=[self._sources.addresses[address] for address in order],
@@ -318,8 +318,10 @@ class _Job:
         nothing = np.full(steps, np.nan)
         senders = {edge.src for edge in part.epoch.edges}
         receivers = {edge.dst for edge in part.epoch.edges}
+        if len(senders | receivers) < 3:
+            return nothing, nothing, nothing
         rings = self._is_ring or self._is_exchange
-        if not rings or senders != receivers or not part.line.is_complete:
+        if len(senders) < 3 or not rings or senders != receivers or not part.line.is_complete:
             return np.zeros(steps), busy, nothing
         total = np.where(np.isnan(transfer).any(axis=1), busy, transfer.sum(axis=1))
         if self._is_exchange:
@@ -497,10 +499,11 @@ class _Job:
         ]
         if not slow:
             return None
-        receivers, senders = {edge.dst for edge in slow}, {edge.src for edge in slow}
+        senders = {edge.src for edge in slow}
+        common = set.intersection(*({edge.src, edge.dst} for edge in slow))
         if len(senders) == 1:
             return senders.pop()
-        return receivers.pop() if len(receivers) == 1 else None
+        return common.pop() if len(common) == 1 else None
 
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""
@@ -563,6 +566,9 @@ class _Job:
                 continue
             if epoch.rest_from_ns is None:
                 continue
+            again = {e.flow for f in following[:1] for e in f.edges}
+            if any(e.flow in again and e.flow in self._sources.lossy for e in epoch.edges):
+                continue  # it waited for retransmissions
             until = min((int(e.begun_ns[0]) for f in following[:1] for e in f.edges), default=None)
             return Hang(ended, until, self._missing(epoch))
         return None
@@ -616,25 +622,6 @@ def _letters(number: int) -> str:
 
 def _whole(value: float | None) -> int | None:
     return None if value is None or np.isnan(value) else int(value)
-
-
-def _at_once(edges: Sequence[Edge]) -> bool:
-    """Whether two addresses send to each other at the same time, as in a ring of two; stages of a
-    pipeline take turns."""
-    there, back = (
-        np.sort(
-            np.concatenate([e.begun_ns for e in edges if e.src == end] or [np.zeros(0, np.int64)])
-        )
-        for end in sorted({edge.src for edge in edges} | {edge.dst for edge in edges})
-    )
-    if len(there) < 2 or len(back) < 2:
-        return False
-    at = np.searchsorted(back, there)
-    nearest = np.minimum(
-        np.abs(there - back[np.minimum(at, len(back) - 1)]),
-        np.abs(there - back[np.maximum(at - 1, 0)]),
-    )
-    return bool(np.median(nearest) <= 2 * np.median(np.diff(there)))
 
 
 def _sizes_vary(edges: Sequence[Edge]) -> bool:

@@ -21,6 +21,8 @@ from .steps import Edge, Epoch, bundles_of
 
 COSTLY: Final = 0.035
 """Of a step: a delay below that is the ordinary jitter of computing."""
+NAMED: Final = 0.05
+"""Of a step: who costs less is not named, because queues after the taps delay inputs, too."""
 _COMMON: Final = 0.2
 """Share of the steps in which all edges pause between two collectives: the others are slow."""
 _REGULAR: Final = 0.8
@@ -317,7 +319,10 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
         others = np.delete(late[step], rank)
         alone = len(others) > 1 and float(others.max()) < 0.6 * late[step, rank]
         alone = alone and bool(line.has_inputs[rank])
-        if late[step, rank] >= 0.5 * extra[step] and alone:
+        is_costly = extra[step] >= NAMED * usual
+        if not line.is_complete:  # a rank that does not show may be late, or slow transfers delay
+            alone = alone and moved[step] <= 0.25 * extra[step]
+        if late[step, rank] >= 0.5 * extra[step] and alone and is_costly:
             launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
             cause: Cause = "late_grants" if launched_late else "late_data"
             blamed[step] = Blame(rank, cause, float(late[step, rank] / extra[step]))

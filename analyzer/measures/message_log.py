@@ -13,17 +13,17 @@ MESSAGE: Final = np.dtype(
     [
         ("begun_ns", np.int64),  # first packet
         ("ended_ns", np.int64),  # last packet, retransmitted ones included
-        ("bytes", np.int64),  # payload
+        ("bytes", np.uint32),  # payload
         ("flow", np.int32),
-        ("messages", np.uint32),  # 1; more: neighbours of the same flow that were joined
-        ("may_grant", np.uint8),  # 1: of the form of a clear-to-send of NCCL, see `grants.py`
+        ("may_grant", np.uint8),  # 1: of the form of a grant of NCCL, see `decode/grants.py`
     ],
     align=True,
 )
 """A SEND or WRITE at the first tap that sees its packets."""
 
-MOST_MESSAGES: Final = 1 << 19
-"""Records kept, 40 bytes each: 21 MB. Beyond that, neighbours with the shortest gap are joined."""
+MOST_MESSAGES: Final = 1 << 20
+"""Records kept, 32 bytes each, once grants are seen."""
+MOST_WITHOUT_GRANTS: Final = 1 << 17
 
 
 class GrantNames(NamedTuple):
@@ -37,23 +37,36 @@ class GrantNames(NamedTuple):
 class MessageLog:
     """Completed SENDs and WRITEs of all flows, in the order of completion."""
 
-    def __init__(self, most: int = MOST_MESSAGES) -> None:
-        self._most = most
+    def __init__(
+        self,
+        most: int = MOST_MESSAGES,
+        most_without_grants: int = MOST_WITHOUT_GRANTS,
+        newest: bool = False,
+    ) -> None:
+        """newest: beyond the limit, the oldest half leaves; else later messages are left out."""
+        self._most, self._most_without_grants, self._newest = most, most_without_grants, newest
         self._parts: list[Records] = []
         self._count = 0
         self.grants: dict[int, GrantNames] = {}
         """By flow of the grants."""
-        self.joined_ns = 0
-        """Messages of a flow that follow each other within this time may be one record."""
+        self.left_out = 0
+        """Messages beyond the limit."""
 
     def add(self, messages: Records) -> None:
         """Take in MESSAGE records; they are copied."""
-        if not len(messages):
-            return
-        self._parts.append(messages.copy())
-        self._count += len(messages)
-        if self._count > self._most:
-            self._shorten()
+        most = self._most if self.grants else self._most_without_grants
+        if self._newest:
+            while self._parts and self._count + len(messages) > most:
+                self.left_out += len(gone := self._parts.pop(0))
+                self._count -= len(gone)
+            messages, more = messages[-most:], max(0, len(messages) - most)
+        else:
+            room = max(0, most - self._count)
+            messages, more = messages[:room], max(0, len(messages) - room)
+        self.left_out += more
+        if len(messages):
+            self._parts.append(messages.copy())
+            self._count += len(messages)
 
     def add_grants(self, flows: Int32s, grants: Records) -> None:
         """Take in GRANT_ROW records; flows: int32[grants]."""
@@ -76,26 +89,7 @@ class MessageLog:
     def messages(self) -> Records:
         """MESSAGE records by flow, then by their first packet."""
         messages = np.concatenate([np.zeros(0, MESSAGE), *self._parts])
-        self._parts = [messages]
         return messages[np.lexsort((messages["begun_ns"], messages["flow"]))]
-
-    def _shorten(self) -> None:
-        """Join neighbours until half as many records are left."""
-        messages = self.messages()
-        gaps = messages["begun_ns"][1:] - messages["ended_ns"][:-1]
-        same = messages["flow"][1:] == messages["flow"][:-1]
-        same &= messages["may_grant"][1:] == messages["may_grant"][:-1]
-        wanted = len(messages) - self._most // 2
-        if np.count_nonzero(same) > wanted:
-            limit = int(np.partition(gaps[same], wanted)[wanted])
-            same &= gaps <= limit
-            self.joined_ns = max(self.joined_ns, limit)
-        first = np.flatnonzero(np.concatenate([[True], ~same]))
-        joined = messages[first]
-        joined["ended_ns"] = np.maximum.reduceat(messages["ended_ns"], first)
-        for name in ("bytes", "messages"):
-            joined[name] = np.add.reduceat(messages[name], first)
-        self._parts, self._count = [joined], len(joined)
 
     def keep(self, kept: Kept) -> None:
         """Only the messages of these flows stay."""
@@ -111,7 +105,7 @@ class MessageLog:
 
     def merge(self, other: MessageLog, flow_map: Int32s) -> None:
         """Take in the messages of another log; its flow i is our flow `flow_map[i]`."""
-        self.joined_ns = max(self.joined_ns, other.joined_ns)
+        self.left_out += other.left_out
         for part in other._parts:
             renumbered = part.copy()
             renumbered["flow"] = flow_map[part["flow"]]

@@ -363,9 +363,8 @@ def _note(
     record = arrays.log[at]
     record.begun_ns = begun
     record.ended_ns = ended
-    record.bytes = payload
+    record.bytes = min(payload, np.int64(0xFFFFFFFF))
     record.flow = f
-    record.messages = 1
     record.may_grant = may_grant
     arrays.used[_LOGGED] = at + 1
 

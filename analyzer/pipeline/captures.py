@@ -240,7 +240,7 @@ class CapturePipeline(Pipeline):
             if alone and self.measuring.many_taps and self.options.idle_ns is None:
                 self._read_and_follow()
             else:
-                decoded = Prefetched(self._tables, self._report)
+                decoded = Prefetched(self._tables, self._report, ahead=1)
                 self._ends_by(decoded.finish)
                 for _ in self._tracked(decoded):
                     self._report()

@@ -68,6 +68,10 @@ class AnalyzeOptions:
     """Tells the next taps of lost packets where no other packet does."""
     job_logs: tuple[str, ...] = ()
     """Log files, or patterns of their names, that name the ranks of queue pairs."""
+    flight_recorder: str | None = None
+    """Folder with dumps of PyTorch's flight recorder."""
+    nccl_inspector: str | None = None
+    """Folder with logs of NCCL Inspector or RCCL Inspector."""
     ranks: Ranks | None = None
     """Ranks for a filter, as an earlier pass over the captures found them."""
     conformance: ConformanceOptions | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs
@@ -15,9 +16,11 @@ from ..decode.merge import MergeCounts
 from ..diagnosis.case import Case
 from ..diagnosis.diagnose import diagnose
 from ..filtering.compiler import FlowName, Ranks
+from ..jobs.beside import job_records
 from ..jobs.files import named
 from ..jobs.job import FollowedLogs, Job
 from ..jobs.join import Join, Joined
+from ..jobs.records import Recorded
 from ..jobs.training import Sources, TrainingJobs, training_jobs
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
@@ -85,6 +88,8 @@ class Pipeline:
                 logs = FollowedLogs(options.job_logs)
             else:
                 job = Job(named(options.job_logs))
+        self.recorded = _recorded(options)
+        """Collectives that the job recorded itself; None: no folder is given."""
         self.logs = logs
         """Logs of the job that may grow."""
         self.job = job if logs is None else logs.job
@@ -100,7 +105,7 @@ class Pipeline:
         self.measuring = Measuring(options.window_ns, many_taps, checked)
         self.measuring.filtered = options.filter is not None
         self.measuring.address_beyond = registry.endpoints.beyond
-        self.measuring.messages.log = MessageLog()
+        self.measuring.messages.log = MessageLog(newest=options.follow)
         if self.job is not None:
             self.measuring.message_times = MessageTimes(newest=options.follow)
 
@@ -221,7 +226,7 @@ class Pipeline:
                 owners[number] = known
         return owners
 
-    def _training_jobs(self, owners: Mapping[int, Owner]) -> TrainingJobs:
+    def _training_jobs(self, owners: Mapping[int, Owner], flows: Sequence[Flow]) -> TrainingJobs:
         measuring, log = self.measuring, self.measuring.messages.log
         if log is None:
             return TrainingJobs([], [])
@@ -232,6 +237,11 @@ class Pipeline:
             grants=log.grants,
             owners=owners,
             open_ns=measuring.messages.open_ns(),
+            lossy={
+                flow.id
+                for flow in flows
+                if flow.retransmitted_packets or flow.recovered_packets or flow.missing_packets
+            },
             until_ns=measuring.clock.now_ns or 0,
             taps=len(self.registry.taps),
         )
@@ -284,7 +294,7 @@ class Pipeline:
         mrc = None if summary.mrc is None else summary.mrc.whole(self.uses_outer_labels())
         imbalance = summary.imbalance()
         hops, losses, clocks = summary.hops()
-        jobs = self._training_jobs(owners)
+        jobs = self._training_jobs(owners, flows)
         case = Case(
             measuring=measuring,
             registry=registry,
@@ -328,8 +338,24 @@ class Pipeline:
             mrc=UNSET if mrc is None else mrc,
             mirror_checks=UNSET if mirror is None else mirror,
             ranks=ranks_of(flows, measuring.message_times) or UNSET,
+            job_records=UNSET if self.recorded is None else job_records(self.recorded, jobs.jobs),
             segment_lists=summary.segment_lists() or UNSET,
         )
+
+
+def _recorded(options: AnalyzeOptions) -> Recorded | None:
+    """What the job recorded; errors as the readers of the folders."""
+    recorded = Recorded()
+    if options.flight_recorder is not None:
+        from ..jobs.flight_recorder import read_flight_recorder
+
+        read_flight_recorder(Path(options.flight_recorder), recorded)
+    if options.nccl_inspector is not None:
+        from ..jobs.inspector import read_inspector
+
+        read_inspector(Path(options.nccl_inspector), recorded)
+    recorded.finish()
+    return recorded if recorded.files else None
 
 
 def _with_job_events(

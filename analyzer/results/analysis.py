@@ -15,6 +15,7 @@ from .base import Event, Imbalance, Quantiles, Record, Series, about
 from .captures import CaptureSummary, Ended, MirrorChecks
 from .diagnosis import Diagnosis
 from .flow import Connection, Flow
+from .job_records import JobRecords
 from .jobs import TrainingJob
 from .mrc import Mrc, SegmentList
 
@@ -411,6 +412,9 @@ class Analysis(Record, frozen=True, kw_only=True):
     ] = UNSET
     ranks: Annotated[
         Ranks | UnsetType, about("only if both ranks of a flow are known, from logs")
+    ] = UNSET
+    job_records: Annotated[
+        JobRecords | UnsetType, about("only with --flight-recorder or --nccl-inspector")
     ] = UNSET
     segment_lists: Annotated[
         list[SegmentList] | UnsetType, about("only when the capture holds SRv6; bounded")

@@ -31,7 +31,10 @@ PAIRS_AT_MOST = 200_000
 """Maximum of these, against floods of forged messages; beyond it the oldest are forgotten."""
 
 _DOUBT = 4
-"""A pair is dissolved if more than one answer in N names a PSN that the peer never sent."""
+"""A pair is dissolved if more than one answer in N names a PSN that the peer never sent, or if the
+peer goes back to the PSN of less than one NAK in N."""
+_LEAST_NAKS = 4
+"""NAKs from which that is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +164,17 @@ def _dissolve_doubtful(tracker: FlowTracker) -> None:
 
 
 def _ignores_naks(answers: Any, requests: Any) -> bool:
-    """Whether a sender, paired by PSNs alone, retransmits for none of the NAKs of its peer: they
-    name packets of another queue pair. Both are FLOW records."""
+    """Whether a sender, paired by PSNs alone, retransmits for none of the NAKs of its peer, or goes
+    back to other PSNs than most of them name: they name packets of another queue pair. Both are
+    FLOW records."""
     if answers["ports_vary"] or requests["ports_vary"]:
         return False
-    if answers["udp_sport"] == requests["udp_sport"] or requests["retransmitted_by"][st.BY_NAK]:
+    if answers["udp_sport"] == requests["udp_sport"]:
+        return False
+    naks = int(requests["nak_codes"][0])
+    if naks >= _LEAST_NAKS and int(requests["heeded_naks"]) * _DOUBT < naks:
+        return True
+    if requests["retransmitted_by"][st.BY_NAK]:
         return False
     is_open = requests["nak_kind"] == st.NAK_PSN
     is_open &= requests["nak_time"] < int(requests["last_time"]) - RESEND_WITHIN_NS

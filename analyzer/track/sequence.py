@@ -264,6 +264,7 @@ def note_resend(
         nak = asked_for(flow, psn)
         if nak >= 0:
             flow.rewind_trigger = st.BY_NAK if flow.nak_kind[nak] == st.NAK_PSN else st.BY_RNR
+            flow.heeded_naks += psn == np.int64(flow.nak_psn[nak])
             observe(histograms, f, st.NAK_TO_RESEND, time - flow.nak_time[nak])
             flow.nak_kind[nak] = st.NAK_NONE
         elif implied:
@@ -719,6 +720,11 @@ def _seen_again(
                 note_copy(state, slot.tap, tap)
                 return verdicts.TAP_COPY
             state.used[st.UNFOLLOWED_TAPS] |= tap_flag(slot.tap)
+    elif new_here and hop_limit > slot.hop_limit and time - slot.time > RESEND_AFTER_NS:
+        # Before the tap of the slot, which saw a transmission from before the capture. Else its
+        # clock differs.
+        same = state.copies[tap, slot.tap] <= state.copies[slot.tap, tap]
+        same |= not expects_again(flow, which, psn)
     elif new_here or (bits & MARKS_RESENDS and not rtx) or tells_transmissions_apart(flow):
         same = True
     elif bits & MARKS_RESENDS or hop_limit != slot.hop_limit:

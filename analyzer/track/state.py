@@ -89,6 +89,7 @@ FLOW = np.dtype(
         ("rewind_next", "u4"),
         ("rewind_time", "i8"),  # of its first packet
         ("rewinds", "i8"),
+        ("heeded_naks", "u4"),  # rewinds to the PSN of a NAK
         ("rewound_bytes", "i8"),
         ("last_request_time", "i8"),
         ("retransmitted_by", "i8", (5,)),

@@ -99,6 +99,48 @@ class JobLogs:
 JOB_LOGS = JobLogs()
 
 
+@dataclass(frozen=True)
+class JobRecords:
+    """Collectives that the job recorded.
+
+    Parameters
+    ----------
+    flight_recorder
+        Folder with dumps of PyTorch's flight recorder (nccl_trace_rank_0 ..., or JSON): who misses
+        a collective, and collectives beside the steps; see docs/jobs.md. Pickles are not executed.
+    nccl_inspector
+        Folder with logs of NCCL Inspector or RCCL Inspector: who enters collectives last.
+    """
+
+    flight_recorder: Path | None = None
+    nccl_inspector: Path | None = None
+
+    def added(self, options: AnalyzeOptions) -> AnalyzeOptions:
+        """Options with these folders. UsageError for one that is no folder or empty."""
+        if self.flight_recorder is None and self.nccl_inspector is None:
+            return options
+        from ...analyzer.jobs.records import files_in
+
+        for option, folder in (
+            ("--flight-recorder", self.flight_recorder),
+            ("--nccl-inspector", self.nccl_inspector),
+        ):
+            if folder is not None:
+                files_in(folder, option)
+        return replace(
+            options,
+            flight_recorder=_text(self.flight_recorder),
+            nccl_inspector=_text(self.nccl_inspector),
+        )
+
+
+JOB_RECORDS = JobRecords()
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
 # Options for mirrors that overwrite packet headers, common to `analyze` and `check`.
 
 

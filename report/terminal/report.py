@@ -22,6 +22,7 @@ from ...analyzer.results.analysis import (
 from ...analyzer.results.base import Imbalance
 from ...analyzer.results.captures import Ended, TapSummary
 from ...analyzer.results.flow import Flow
+from ...analyzer.results.job_records import JobRecords
 from ...analyzer.results.mrc import MrcPlanes
 from ...analyzer.words import printable
 from .. import human, verdicts
@@ -30,6 +31,7 @@ from ..hops import short_taps, worst_first
 from ..human import UNKNOWN, Glyphs, count, counted, duration, percent
 from . import conformance, tables
 from . import conformance as tables_conformance
+from . import job_records as records_words
 from . import mrc as mrc_report
 from . import mrc as mrc_value_tables
 from . import ranks as rank_tables
@@ -360,6 +362,7 @@ class Report:
             self.page.say(
                 "No RoCE packet passes the filter." if some else "No RoCE flow was found."
             )
+            self._job_records()
             self._rdma_ports()
             return
         self.page.section("Flows", verdicts.overview(analysis))
@@ -370,6 +373,7 @@ class Report:
             self._table(OWNERS)
         if not isinstance(analysis.ranks, UnsetType):
             self._ranks(analysis.ranks)
+        self._job_records()
         self.page.section("Spraying", verdicts.spraying(analysis))
         self._table(tables.SPRAYING)
         if verdicts.is_orderly(analysis):
@@ -621,6 +625,25 @@ class Report:
                 )
                 self.page.more(len(timing.ranks) - self.top, "rank")
                 self.page.say(f"communicator {timing.comm}; {rank_tables.TIMING}", "dim")
+
+    def _job_records(self) -> None:
+        """Collectives as the job recorded them: troubles first."""
+        records = self.analysis.job_records
+        if not isinstance(records, JobRecords):
+            return
+        self.page.section("Recorded collectives", records_words.overview(records))
+        troubles = records_words.troubles(records)
+        for line in troubles[: self.top]:
+            self.page.say(f"{self.glyphs.bad} {line}", "red")
+        self.page.more(len(troubles) - self.top, "line")
+        groups = records.groups[: self.top]
+        self.page.draw(lambda table: records_words.group_table(table, groups))
+        self.page.more(len(records.groups) - self.top, "group")
+        remarks = records_words.remarks(records, [job.name for job in self.analysis.jobs])
+        for line in remarks[: self.top]:
+            self.page.say(line)
+        self.page.more(len(remarks) - self.top, "line")
+        self.page.say(records_words.GROUPS, "dim")
 
     def _footnotes(self) -> None:
         """Reasons for unknown values of flows with a PSN order, each reason once."""

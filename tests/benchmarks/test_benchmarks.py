@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
+import before_after
 import churn
 import dpkt
 import generate
@@ -68,6 +69,31 @@ def test_live_sums_are_exact_and_the_worst_stay_listed(mode):
     ended, peak = map(int, re.search(r"(\d+) flows ended, peak (\d+) MB", done.stdout).groups())
     assert ended > 0
     assert peak < 1000
+
+
+@pytest.mark.thorough
+def test_no_command_takes_much_more_memory_than_recorded():
+    """A step that needs more on purpose records it: `before_after.py --record`."""
+    command = [sys.executable, before_after.__file__, "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" of the recorded") == len(before_after.WORKS)
+
+
+def test_more_memory_than_recorded_is_noticed():
+    """Recorded is what it takes, and then nothing; in a process of its own, as above."""
+    code = """
+import before_after as b
+b.IMPORTS = "-c", "pass"
+works = [b.Work("schema", lambda folder: ["schema"])]
+imports, found = b.peaks(works)
+print(b.check(works, {"schema": found["schema"] - imports}), b.check(works, {"schema": 0.0}))
+"""
+    folder = Path(before_after.__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=folder
+    )
+    assert done.stdout.splitlines()[-1] == "0 1"
 
 
 # The benchmark captures are valid, clean RoCEv2 traffic, as tshark, tcpdump and zlib see it.

@@ -176,6 +176,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "idle_ns": (1, "--idle-after"),
     "conformance": (ConformanceOptions(), "--conformance"),
     "job_logs": (("x",), "--nccl-log"),
+    "flight_recorder": ("x", "--flight-recorder"),
+    "nccl_inspector": ("x", "--nccl-inspector"),
     "ranks": (Ranks({}), "ranks"),
     "mirror": (MirrorOptions(), "--mirror-format"),
     "plane_by": (PlaneBy("tap"), "--plane-by"),

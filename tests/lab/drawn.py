@@ -325,7 +325,7 @@ def link_down(draw: Draw) -> Drawn:
         seed=draw.seed,
     )
     kinds = ["link-down", "outage", "blackhole"]
-    faults = [truth_of(kinds, spot, "lost", run.lost, run, at, until)]
+    faults = [truth_of(kinds, spot, "lost", run.lost, run, at, until, other_end=f"leaf{leaf}")]
     for each, moved_at in ((leaf, at), (other, until)):
         moves = _moves(run, ["rehash", "link-down"], each, moved_at, [f"spine{gone}"])
         faults.append(moves | {"required": False})

@@ -97,6 +97,19 @@ def test_right_and_less() -> None:
     assert verdict("links", {"kind": "timeout-recovery"}) == "vague"
 
 
+def test_a_link_that_failed_may_be_named_at_its_other_end() -> None:
+    """Where the device of that end moves its flows: no second finding of the lost packets."""
+    truth = drawn("link-down")[1]
+    lost, moved, _ = truth["expected"]
+    assert moved["device"] == lost["other_end"]
+    links = view("links", "link-down")
+    place = {"from_tap": None, "to_tap": f"{lost['to_taps'][0]}.pcap", "device": moved["device"]}
+    moves = right_finding(moved, kind="link-down", place=place, sentence="6 flows moved")
+    assert judge(links, truth, [moves], {}).verdict == "narrower"
+    assert judge(links, truth, [right_finding(lost), moves], {}).verdict == "right"
+    assert judge(links, truth, [moves | {"kind": "rehash"}], {}).verdict == "silent"
+
+
 def test_silent_needs_evidence() -> None:
     fault = drawn("outage")[1]["expected"][0]
     assert verdict("links") == "silent"

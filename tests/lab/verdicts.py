@@ -137,6 +137,8 @@ class _Fit:
     level: int
     """Index in LEVELS."""
     reasons: list[str]
+    is_of_another: bool = False
+    """The finding describes another fault better."""
 
 
 def judge(
@@ -151,16 +153,18 @@ def judge(
     wrong = []
     for finding in findings:
         is_severe = finding["severity"] in SEVERE
-        why, explained = [], False
+        why, explained = [], []
         for fault, of_fault in zip(faults, fits, strict=True):
             fit = _fit(view, fault, finding, ports, truth.get("onset_window_ns", 100_000_000))
             if isinstance(fit, str):
                 why.append(fit)
                 continue
-            explained = True
             if not is_severe and fault["severity"] != "note":
                 fit = _Fit(min(fit.level, 1), [*fit.reasons, "only a note"])
+            explained.append(fit)
             of_fault.append(fit)
+        for fit in explained:
+            fit.is_of_another = fit.level < max(each.level for each in explained)
         if not explained and is_severe:
             if not view.is_whole and finding["confidence"] == "possible" and faults:
                 continue
@@ -180,7 +184,8 @@ def judge(
             reasons.append(f"nothing about {fault_words(fault)}")
             continue
         level = best.level
-        if level == 3 and len([fit for fit in of_fault if fit.level > 1]) > 1:
+        mine = [fit for fit in of_fault if fit.level > 1 and not fit.is_of_another]
+        if level == 3 and len(mine) > 1:
             level = 2
             reasons.append("several findings of one fault")
         levels.append(level)
@@ -260,6 +265,8 @@ def _place(
             return f"place: {name} {link}"
     if fault["device"]:
         allowed = {fault["device"], *fault.get("neighbours", ())}
+        if finding["kind"] == fault["kinds"][0]:
+            allowed.add(fault.get("other_end"))  # of the link that failed
         if place["device"] and device and not device & allowed:
             return f"place: {'/'.join(sorted(device))} for {fault['device']}"
         if fault["device"] in device and len(device) == 1:

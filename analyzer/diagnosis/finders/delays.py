@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from ...measures.hops.hops import TapHop, TapHops
 from ...measures.hops.state import DELAY_LEAST, PACKETS_IN
+from ...measures.hops.vantage import direction
 from ...measures.troubles import LATE, Trouble
 from ...results.captures import CaptureSummary, Pause, TapSummary
 from ...results.diagnosis import Evidence, Finding, Kind, Place, Severity
@@ -357,6 +358,101 @@ def _together(tap_hops: TapHops, steps: list[Step]) -> list[list[Step]]:
     return together
 
 
+SLOWER = 4
+"""A hop is slow all the time if its minimum delay is higher than that of each of its parallel hops
+by this many times their delay, and by `LEAST_STEP_NS`."""
+LEAST_BESIDE = 2
+"""Parallel hops that tell the usual delay."""
+
+
+def slow_hops(case: Case, known: Known) -> Iterator[Finding]:
+    """Devices that take longer to pass packets on than the devices parallel to them, all the
+    time."""
+    tap_hops = case.tap_hops
+    if tap_hops is None:
+        return
+    by_device: dict[str | tuple[int, int], list[tuple[TapHop, int]]] = {}
+    for hop, ns in _slower_than_beside(case, tap_hops):
+        ends = hop.from_tap, hop.to_tap
+        by_device.setdefault(tap_hops.devices.get(ends, ends), []).append((hop, ns))
+    causes = (*QUEUE_CAUSES, "delay-step", "reordering")
+    for slow in by_device.values():
+        group, ns = HopGroup(tap_hops, [hop for hop, _ in slow]), max(ns for _, ns in slow)
+        passed = group.passed()
+        span = int(passed["first_ns"].min()), int(passed["last_ns"].max())
+        hits = hits_by_flow(passed["flow"], passed["packets"])
+        if any(known.explains(causes, flow, *span, queue=True) for flow in hits):
+            continue
+        taps, clock = {(hop.from_tap, hop.to_tap) for hop, _ in slow}, case.registry.taps.clock
+        is_sum = any((far, near) in taps and clock(near) != clock(far) for near, far in taps)
+        both = ", both directions together," if is_sum else ""
+        yield finding(
+            case,
+            "delay-step",
+            group.place(case),
+            sum(hits.values()),
+            f"the minimum delay of {group.name()}{group.way()} is {duration(ns)} higher{both} than"
+            " that of parallel hops",
+            f"compare the path, the links and the load of {group.name()} and those parallel to it: "
+            "a longer way, or a queue that never empties",
+            hits=hits,
+            span=span,
+            evidence=shown(case, group, "slowest", hits),
+            severity="warning",
+            packets=sum(hits.values()),
+            until_ns=None,
+            details={STEP_NS: ns},
+        )
+
+
+def _slower_than_beside(case: Case, tap_hops: TapHops) -> Iterator[tuple[TapHop, int]]:
+    """The hops with a higher minimum delay than hops parallel to them, and by how much, ns.
+
+    Where the taps have two clocks, the delays of both directions are added: the difference of the
+    clocks is in one and missing in the other. Where one direction alone has the sum, the clocks do
+    not differ; else either direction may be slow.
+    """
+    places, clock = case.parallel_places, case.registry.taps.clock
+    names, (jumping, drifted) = case.registry.tap_names, moving_clocks(case, LEAST_STEP_NS)
+    passed = {
+        (hop.from_tap, hop.to_tap): hop
+        for hop in tap_hops.hops
+        if hop.total is not None
+        and hop.passed_packets >= LEAST_PACKETS
+        and jumping.isdisjoint(taps := (names[hop.from_tap], names[hop.to_tap]))
+        and not drifted(*taps)
+    }
+    least = {ends: int(hop.total["delay_min"]) for ends, hop in passed.items()}
+    beside: dict[str | tuple[int, int], set[tuple[int, int]]] = {}
+    for near, far in passed:
+        if clock(near) == clock(far) or (far, near) in passed:
+            beside.setdefault((int(places[near]), int(places[far])), set()).add((near, far))
+            if way := direction(tap_hops.names[near], tap_hops.names[far]):
+                beside.setdefault(way, set()).add((near, far))
+
+    def way_ns(ends: tuple[int, int]) -> int:
+        near, far = ends
+        return least[ends] if clock(near) == clock(far) else least[ends] + least[far, near]
+
+    for ends, hop in passed.items():
+        others = set().union(*(hops for hops in beside.values() if ends in hops)) - {ends}
+        if len(others) < LEAST_BESIDE:
+            continue
+        usual_ns = max(way_ns(other) for other in others)
+        one_way_ns = least[ends] - int(np.median([least[other] for other in others]))
+        ns = way_ns(ends) - usual_ns
+        is_slow = ns >= max(LEAST_STEP_NS, SLOWER * usual_ns) and abs(one_way_ns) > STEADY * ns
+        if is_slow and _has_a_floor(hop, ns):
+            yield hop, ns
+
+
+def _has_a_floor(hop: TapHop, ns: int) -> bool:
+    """Whether many windows have about the same minimum delay: it is not that of a load."""
+    minima = hop.windows[hop.windows[:, PACKETS_IN] > 0, DELAY_LEAST]
+    at_floor = np.count_nonzero(minima <= minima.min() + STEADY * ns)
+    return bool(len(minima) >= STEP_WINDOWS and at_floor >= STEADY * len(minima))
+
+
 QUEUE_NS = 200_000
 """A hop queues if its p99 delay above the minimum is at least this, and `QUEUE_FACTOR` times that
 of the median hop: what slows every hop is the machines, or the clocks."""
@@ -683,5 +779,11 @@ FINDERS = (
     Finder(delay_steps, ("delay-step",), QUEUE_CAUSES, after=("pauses", "overtaking")),
     Finder(hop_queues, ("queueing",), QUEUE_CAUSES, after=("delay_steps",)),
     Finder(slow_paths, ("reordering",), REORDERING_CAUSES, after=("hop_moves", "hop_trims")),
+    Finder(
+        slow_hops,
+        ("delay-step",),
+        QUEUE_CAUSES,
+        after=("delay_steps", "hop_queues", "slow_paths", "hop_losses"),
+    ),
     Finder(late_before, ("reordering",), REORDERING_CAUSES, after=("losses_before", "trims")),
 )

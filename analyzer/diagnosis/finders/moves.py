@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
 
 from ...measures.hops.hops import TapHops
-from ...measures.hops.state import START
-from ...measures.hops.vantage import parts_of
+from ...measures.hops.state import START, VISIT
+from ...measures.hops.vantage import parts_of, rows_of
 from ...measures.troubles import JUMPED, LOST_AFTER, RECOVERED_LOSS
 from ...results.diagnosis import Finding, Place
 from ...wire.packets import FULL_HOP_LIMITS
@@ -24,7 +25,13 @@ PACKETS_PER_MOVE = 10
 TOGETHER_NS = 100_000_000
 """Moves this close together have one cause: a router changes its table in milliseconds, and every
 flow moves with its next packet."""
+LEAST_BESIDE = 5
+"""Packets of a flow on each of two links, and while both links are captured, that show that the
+flow does not use both at a time: of twenty sprayed packets, five in front by chance are rare."""
 LEAST_FLOWS = 3
+USUAL_GAPS = 8
+"""Flows of which none is seen for longer than this many gaps between packets of the busiest passed
+somewhere unseen."""
 CHANCE = 0.01
 """Most probable accident that a link without packets after a rehash is."""
 
@@ -37,11 +44,14 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
     visits = tap_hops.visits
     moved = visits[(visits["moves"] > 0) & (visits["moves"] <= MOST_MOVES)]
     moved = moved[moved["went_on"] >= PACKETS_PER_MOVE * moved["moves"]]
+    # A tap before the links that began to capture later hides whether the flow is sprayed.
+    moved = moved[(moved["tap"] < START) | (moved["early_ns"] == 0)]
+    moved = np.append(moved, _moves_between_links(tap_hops, moved))
     by_device: dict[str | None, list[int]] = {}
     for i, visit in enumerate(moved):
         nexts = {int(visit["first_next_tap"]), int(visit["next_tap"])}
         if visit["tap"] == START:
-            nexts |= _first_taps(tap_hops, int(visit["flow"]))
+            nexts |= _taps_beside(tap_hops, visit)
             if visit["turns"] > MOST_MOVES:
                 continue  # its packets are sprayed
         if visit["tap"] < START:
@@ -56,6 +66,11 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
         at_device = at_device[np.argsort(at_device["first_move_ns"], kind="stable")]
         starts = np.flatnonzero(np.diff(at_device["first_move_ns"]) > TOGETHER_NS) + 1
         clusters += [(device, cluster) for cluster in np.split(at_device, starts)]
+    named = [
+        int(cluster["first_move_ns"].min())
+        for device, cluster in clusters
+        if device is not None and len(np.unique(cluster["flow"])) >= LEAST_FLOWS
+    ]
     # The routers on either side of a link notice one after the other that it is down.
     down: dict[str | None, int] = {}
     for device, cluster in sorted(clusters, key=lambda item: int(item[1]["first_move_ns"].min())):
@@ -64,6 +79,9 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
             continue
         first = int(cluster["first_move_ns"].min())
         last = int(cluster["last_move_ns"].max())
+        is_effect = any(abs(first - time) <= TOGETHER_NS for time in named)
+        if device is None and is_effect and _is_seen_before(tap_hops, cluster):
+            continue  # at that device, to a link without a tap
         left = {case.registry.tap_names[int(tap)] for tap in cluster["first_next_tap"]}
         if known.moved_from(left, first, last):
             continue
@@ -79,6 +97,53 @@ def hop_moves(case: Case, known: Known) -> Iterator[Finding]:
         yield move
 
 
+def _moves_between_links(tap_hops: TapHops, moved: np.ndarray) -> np.ndarray:
+    """VISIT records, in place of the tap before the first one, of flows that came to one link and
+    then to another with the same hop limit, where `moved` has none at that time: no tap before the
+    links captured all the time."""
+    arrived = tap_hops.arrived
+    old, new = arrived[:-1], arrived[1:]
+    follows = (old["flow"] == new["flow"]) & (old["limit"] == new["limit"])
+    is_move = (old["tap"] != new["tap"]) & (old["last_ns"] < new["first_ns"])
+    # A flow that used both links at a time would show where both captured.
+    beside = (
+        _packets_seen_by(tap_hops, this, other["tap"]) for this, other in ((old, new), (new, old))
+    )
+    is_move &= np.maximum(*beside) >= LEAST_BESIDE
+    group = np.cumsum(np.append(False, ~follows))[: len(arrived)]
+    links = np.bincount(group)
+    is_sprayed = np.bincount(group[1:], follows & ~is_move, len(links)) > 0
+    begin = np.cumsum(links) - links
+    known: dict[int, list[int]] = defaultdict(list)
+    for flow, time in rows_of(moved, "flow", "first_move_ns"):
+        known[flow].append(time)
+    visits = []
+    numbers = np.flatnonzero((links > 1) & (links <= MOST_MOVES + 1) & ~is_sprayed)
+    for number in numbers[::-1].tolist():  # what moves at one router comes to later ones, too
+        rows = arrived[begin[number] :][: links[number]]
+        flow, first_ns = int(rows["flow"][0]), int(rows["first_ns"][1])
+        is_known = any(abs(time - first_ns) <= TOGETHER_NS for time in known[flow])
+        is_seldom = rows["packets"].sum() < 2 * PACKETS_PER_MOVE * (len(rows) - 1)
+        if is_known or is_seldom or rows["packets"].min() < LEAST_BESIDE:
+            continue
+        known[flow].append(first_ns)
+        visit = np.zeros((), VISIT)
+        visit["flow"], visit["tap"], visit["moves"] = flow, START, len(rows) - 1
+        visit["first_next_tap"], visit["next_tap"] = rows["tap"][0], rows["tap"][-1]
+        visit["first_move_ns"], visit["last_move_ns"] = first_ns, rows["first_ns"][-1]
+        visits.append(visit)
+    return np.array(visits, VISIT)
+
+
+def _packets_seen_by(tap_hops: TapHops, arrived: np.ndarray, taps: np.ndarray) -> np.ndarray:
+    """How many packets of ARRIVED records came while another tap each captured, as float64: by the
+    part of the time."""
+    first = np.maximum(arrived["first_ns"], tap_hops.first_seen[taps])
+    last = np.minimum(arrived["last_ns"], tap_hops.last_seen[taps])
+    time = np.maximum(arrived["last_ns"] - arrived["first_ns"], 1)
+    return arrived["packets"] * (np.maximum(last - first, 0) / time)
+
+
 def _device(names: list[str], tap: int, nexts: set[int]) -> str | None:
     """The device between a tap and all its next taps."""
     shared = set(parts_of(names[tap]))
@@ -88,13 +153,13 @@ def _device(names: list[str], tap: int, nexts: set[int]) -> str | None:
 
 
 def _common_limit(case: Case, flow: int, taps: set[int]) -> int | None:
-    """The hop limit with which all packets of a flow pass these taps, which see it first: they are
-    parallel; None if it differs."""
+    """The hop limit with which all packets of a flow pass these taps, which are parallel; None
+    if it differs."""
     assert case.tap_hops is not None
-    starts = case.tap_hops.starts
-    edges = starts[(starts["flow"] == flow) & np.isin(starts["to_tap"], list(taps))]
-    limits = {*edges["limit_min"].tolist(), *edges["limit_max"].tolist()}
-    is_known = len(taps) > 1 and taps == set(edges["to_tap"].tolist())
+    arrived = case.tap_hops.arrived
+    rows = arrived[(arrived["flow"] == flow) & np.isin(arrived["tap"], list(taps))]
+    limits = set(rows["limit"].tolist())
+    is_known = len(taps) > 1 and taps == set(rows["tap"].tolist())
     places = {int(case.parallel_places[tap]) for tap in taps}  # taps in series share their packets
     return limits.pop() if is_known and len(limits) == len(places) == 1 else None
 
@@ -129,9 +194,10 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
     from_taps = np.unique(cluster["tap"][cluster["tap"] < START])
     hits = {int(f): 1 for f in flows}
     gone = _gone_quiet(case, cluster, last)
-    abandoned = len(left) == 1 and not went_back.any() and not _used_after(case, int(left[0]), last)
+    abandoned = len(left) == 1 and not went_back.any() and not _used_after(case, cluster, last)
     if gone is not None:
         abandoned, left = True, np.array([gone])
+    abandoned &= not _had_ended(case, int(left[0]), cluster)
     moving = counted(len(flows), "flow")
     link = printable(names[int(left[0])])
     if abandoned:
@@ -151,6 +217,8 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
             hits=dict.fromkeys(hits, 0) | lost if lost else hits, span=(first, last),
             severity="warning", costs=bool(lost), until_ns=None, packets=packets,
         )  # fmt: skip
+    is_before = device is None and not len(from_taps)
+    is_before = is_before and not _is_seen_before(case.tap_hops, cluster)
     back = " and back" if is_undone else ""
     from_links, to_links = _links(case.tap_hops, cluster)
     way = f" from {_some(from_links)} to {_some(to_links)}"
@@ -161,7 +229,7 @@ def _move(case: Case, device: str | None, cluster: np.ndarray, first: int, last:
         Place(
             from_tap=taps[int(from_taps[0])] if len(from_taps) == 1 else None,
             device=device,
-            direction=None if device or len(from_taps) else "before the tap",
+            direction="before the tap" if is_before else None,
         ),
         len(hits),
         (f"{device_words(device)} moves {moving}" if device else f"{moving} moved")
@@ -179,11 +247,15 @@ def _lost_over(
     case: Case, link: str, first: int, last: int
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Packets that the flows over a link lost before and after it, at the time of the moves only;
-    losses at the end of a run leave no trace. Where a tap before the link saw a flow, its packets
-    may be lost between the two."""
+    losses at the end of a run leave no trace. Where a tap before the link saw a flow and had not
+    ended, its packets may be lost between the two."""
     assert case.tap_hops is not None
     number = case.registry.tap_names.index(link)
-    into = [hop.passed["flow"] for hop in case.tap_hops.hops if hop.to_tap == number]
+    into = [
+        hop.passed["flow"]
+        for hop in case.tap_hops.hops
+        if hop.to_tap == number and case.tap_hops.last_seen[hop.from_tap] >= first
+    ]
     between = {flow for flows in into for flow in flows.tolist()}
     of, before, after = case.measuring.troubles.of, dict[int, int](), dict[int, int]()
     for flow in case.flows:
@@ -226,14 +298,28 @@ def _links(tap_hops: TapHops, cluster: np.ndarray) -> tuple[list[str], list[str]
         if hop.to_tap >= 0 and np.isin(moved["flow"], hop.passed["flow"]).any():
             taken.add(hop.to_tap)
     for visit in cluster[cluster["tap"] == START]:
-        taken |= _first_taps(tap_hops, int(visit["flow"])) - {int(visit["first_next_tap"])}
+        taken |= _taps_beside(tap_hops, visit) - {int(visit["first_next_tap"])}
     names = tap_hops.names
     return sorted(printable(names[t]) for t in left), sorted(printable(names[t]) for t in taken)
 
 
-def _first_taps(tap_hops: TapHops, flow: int) -> set[int]:
-    """The taps that saw packets of a flow first."""
-    return set(tap_hops.starts["to_tap"][tap_hops.starts["flow"] == flow].tolist())
+def _taps_beside(tap_hops: TapHops, visit: np.ndarray) -> set[int]:
+    """The taps to which the flow of a VISIT record came with the same hop limit as to the first
+    next tap."""
+    arrived = tap_hops.arrived
+    of_flow = arrived[arrived["flow"] == visit["flow"]]
+    limits = of_flow["limit"][of_flow["tap"] == visit["first_next_tap"]]
+    return set(of_flow["tap"][np.isin(of_flow["limit"], limits)].tolist())
+
+
+def _is_seen_before(tap_hops: TapHops, cluster: np.ndarray) -> bool:
+    """Whether a tap before the links that flows left, with a higher hop limit, captures a flow when
+    it moves."""
+    arrived = tap_hops.arrived
+    of_flows = arrived[np.isin(arrived["flow"], cluster["flow"])]
+    limit = of_flows["limit"][np.isin(of_flows["tap"], cluster["first_next_tap"])].max(initial=0)
+    taps = np.unique(of_flows["tap"][of_flows["limit"] > limit])
+    return bool((tap_hops.last_seen[taps] >= cluster["first_move_ns"].min()).any())
 
 
 def _some(links: list[str]) -> str:
@@ -242,25 +328,41 @@ def _some(links: list[str]) -> str:
     return ", ".join(links[:MOST_LINKS]) + more
 
 
-def _used_after(case: Case, tap: int, time: int) -> bool:
-    """Whether packets entered the device's link after a time."""
+def _used_after(case: Case, cluster: np.ndarray, last: int) -> bool:
+    """Whether packets came to the link that all flows left after the moves; where no tap before the
+    link shows these flows, packets that pass it as they did."""
     assert case.tap_hops is not None
-    into = [hop for hop in case.tap_hops.hops if hop.to_tap == tap and hop.total is not None]
-    return any(int(hop.total["last_ns"]) > time + TOGETHER_NS for hop in into)
+    arrived = case.tap_hops.arrived
+    at_tap = arrived[arrived["tap"] == cluster["first_next_tap"][0]]
+    if (cluster["tap"] == START).all():
+        limits = at_tap["limit"][np.isin(at_tap["flow"], cluster["flow"])]
+        at_tap = at_tap[np.isin(at_tap["limit"], limits)]
+    return bool((at_tap["last_ns"] > last + TOGETHER_NS).any())
+
+
+def _had_ended(case: Case, tap: int, cluster: np.ndarray) -> bool:
+    """Whether the capture of a link may have ended before flows left it, where no tap before the
+    link shows these flows: none of them is seen for a while."""
+    assert case.tap_hops is not None
+    if (cluster["tap"] < START).any():
+        return False
+    flows = [case.flows[flow] for flow in cluster["flow"].tolist()]
+    usual_ns = min((f.last_time_ns - f.first_time_ns) / max(f.packets - 1, 1) for f in flows)
+    unseen_ns = int(cluster["first_move_ns"].min()) - int(case.tap_hops.last_seen[tap])
+    return unseen_ns > USUAL_GAPS * usual_ns
 
 
 def _gone_quiet(case: Case, cluster: np.ndarray, last: int) -> int | None:
     """The one link among those that flows left over which nothing comes after the moves, while so
     many flows use the parallel links that chance leaves none of them unused."""
     assert case.tap_hops is not None
-    hops = [h.passed for h in case.tap_hops.hops if h.from_tap in set(cluster["tap"].tolist())]
-    edges = np.concatenate([case.tap_hops.starts[:0] if hops else case.tap_hops.starts, *hops])
-    moved = np.isin(edges["flow"], cluster["flow"])
-    parallel = np.unique(edges["to_tap"][moved])
-    limits = np.unique(edges["limit_max"][moved])
-    alike = edges[np.isin(edges["to_tap"], parallel) & np.isin(edges["limit_max"], limits)]
+    arrived, left = case.tap_hops.arrived, set(cluster["first_next_tap"].tolist())
+    of_moved = arrived[np.isin(arrived["flow"], cluster["flow"])]
+    limits = np.unique(of_moved["limit"][np.isin(of_moved["tap"], list(left))])
+    parallel = np.unique(of_moved["tap"][np.isin(of_moved["limit"], limits)])
+    alike = arrived[np.isin(arrived["tap"], parallel) & np.isin(arrived["limit"], limits)]
     after = alike[alike["last_ns"] > last + TOGETHER_NS]
-    quiet = set(cluster["first_next_tap"].tolist()) - set(after["to_tap"].tolist())
+    quiet = left - set(after["tap"].tolist())
     flows = len(np.unique(after["flow"]))
     if len(quiet) != 1 or len(parallel) * (1 - 1 / len(parallel)) ** flows > CHANCE:
         return None

@@ -38,6 +38,19 @@ LOST = np.dtype(
 ENDED = np.dtype([("flow", np.int32), ("tap", np.int32), ("last_ns", np.int64)])
 """A tap after which no tap saw some packets of a flow, and when it saw the last of them."""
 
+ARRIVED = np.dtype(
+    [
+        ("flow", np.int32),
+        ("tap", np.int32),
+        ("limit", np.int16),  # hop limit there
+        ("packets", np.int64),
+        ("first_ns", np.int64),
+        ("last_ns", np.int64),
+    ]
+)
+"""Packets of a flow that came to a tap, from whatever tap before it, until others began to come to
+another tap with the same hop limit."""
+
 
 @dataclass(slots=True)
 class TapHop:
@@ -116,6 +129,8 @@ class TapHops:
 
     starts: NDArray[Any] = field(default_factory=lambda: np.zeros(0, state.EDGE))
     """EDGE per flow before the first tap that saw it."""
+    arrived: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ARRIVED))
+    """ARRIVED by flow, hop limit and time."""
     ended: NDArray[Any] = field(default_factory=lambda: np.zeros(0, ENDED))
     """ENDED per flow and tap, arrived or not."""
     unknown: dict[int, int] = field(default_factory=dict)
@@ -179,7 +194,30 @@ class TapHops:
         ends = [self.visits[name] for name in ("tap", "first_next_tap", "next_tap")]
         visits = self.visits.copy()
         visits["moves"][np.isin(ends, list(taps)).any(axis=0)] = 0
-        return replace(self, hops=hops, missed=missed, visits=visits)
+        arrived = self.arrived[~np.isin(self.arrived["tap"], list(taps))]
+        return replace(self, hops=hops, missed=missed, visits=visits, arrived=arrived)
+
+
+def arrivals(edges: NDArray[Any]) -> NDArray[Any]:
+    """ARRIVED records of EDGE records, without packets whose hop limit varies at one tap."""
+    is_start = edges["from_tap"] == state.START
+    is_steady = edges["limit_min"] == edges["limit_max"]
+    is_steady &= is_start | (edges["drop_min"] == edges["drop_max"])
+    is_arrival = (edges["flow"] >= 0) & (edges["to_tap"] < state.START) & is_steady
+    edges, is_start = edges[is_arrival], is_start[is_arrival]
+    limit = edges["limit_min"] - np.where(is_start, 0, edges["drop_min"])
+    order = np.lexsort((edges["first_ns"], limit, edges["flow"]))
+    edges, limit = edges[order], limit[order]
+    differs = [np.diff(column) != 0 for column in (edges["flow"], limit, edges["to_tap"])]
+    begins = np.flatnonzero(np.append(True, np.any(differs, axis=0))[: len(edges)])
+    arrived = np.zeros(len(begins), ARRIVED)
+    if len(begins):
+        for name, column in (("flow", "flow"), ("tap", "to_tap"), ("first_ns", "first_ns")):
+            arrived[name] = edges[column][begins]
+        arrived["limit"] = limit[begins]
+        arrived["packets"] = np.add.reduceat(edges["packets"], begins)
+        arrived["last_ns"] = np.maximum.reduceat(edges["last_ns"], begins)
+    return arrived
 
 
 def _only_taps(flows: NDArray[Any], taps: NDArray[Any]) -> dict[int, int]:

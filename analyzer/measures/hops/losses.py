@@ -22,7 +22,7 @@ from ...track.tracker import FlowTracker
 from ...wire.bth import OPCODE_CLASS, PSN_HALF, PSN_MASK, REQUEST, SEQUENCED, UC, UD
 from . import state
 from .captures import Misses, add_skipped_packets, packets_at_taps
-from .hops import ENDED, LOST, Missed, TapHop, TapHops, spread_times
+from .hops import ENDED, LOST, Missed, TapHop, TapHops, arrivals, spread_times
 from .measure import HopMeasure
 from .passing import FIRST_ENDS
 from .state import END, START
@@ -125,6 +125,7 @@ def decide_losses(
         open_sources=frozenset(source for source, _ in losses.open_ends) | vantage.partly_covered,
         elsewhere=len(losses.elsewhere),
         starts=vantage.starts,
+        arrived=arrivals(measure.edges),
         ended=ended,
         unknown=losses.unknown,
         untapped=frozenset(losses.elsewhere),

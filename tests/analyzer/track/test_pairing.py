@@ -208,6 +208,27 @@ def test_a_sender_that_ignores_the_naks_of_its_peer_is_another(heeds, ports):
     assert found.flows["early_naks"].sum() == (not pairs_stay)
 
 
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("ports", [(50_001, 50_002), (50_001, 50_001)])
+def test_a_sender_that_goes_back_to_other_psns_than_the_naks_of_its_peer_is_another(exact, ports):
+    """It loses packets of its own, as the other queue pair does."""
+    rows = two_of_one_pace(None)
+    for lost in range(40, 80, 8):
+        nak = {"answer": True, "psn": lost, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}
+        again = lost if exact else lost + 2
+        rows += [{"psn": n, "dest_qp": 0x21} for n in range(lost, lost + 5)]
+        rows.append(nak | {"dest_qp": 0x12})
+        rows += [{"psn": n, "dest_qp": 0x21} for n in range(again, lost + 8)]
+    rows = [row | {"udp_sport": ports["answer" in row]} for row in rows]
+    found = FlowTracker()
+    track(found, packets(rows))
+    assert found.flows["retransmitted_by"][0][state.BY_NAK] > 0
+    connections.settle(found, CmPairs())
+    pairs_stay = exact or ports[0] == ports[1]
+    assert (found.flows["peer"][0] >= 0) == pairs_stay
+    assert found.flows["early_naks"].sum() == 5 * (not pairs_stay)
+
+
 def test_a_nak_that_just_came_does_not_part_a_pair():
     """A running analysis may see it before the sender retransmits."""
     nak = {"answer": True, "psn": 35, "opcode": ACK, "syndrome": NAK_SEQUENCE_ERROR}

@@ -411,6 +411,47 @@ def test_a_clock_that_jumps_is_no_step_of_a_delay(ns, tmp_path):
     assert {one.kind for one in found} == ({"clock"} if ns > 100_000 else set())
 
 
+def set_back(run, tap, ns):
+    """The clock of one tap is behind the others."""
+    run.taps[tap] = [seen._replace(time_ns=seen.time_ns - ns) for seen in run.taps[tap]]
+    return run
+
+
+@pytest.mark.parametrize("clock_ns", [0, 400 * US, -400 * US])
+def test_a_device_that_is_always_slower_than_those_parallel_to_it(clock_ns, tmp_path):
+    """The delays of both directions show it, whatever the clocks."""
+    run = set_back(simulate(fault=between(NEAR, FAR, delay(600 * US))), FAR, clock_ns)
+    (one,) = severe(tmp_path, run)
+    assert (one.kind, one.place.device) == ("delay-step", "spine2")
+    assert flows_of(one) >= flows_hit(run.hits)
+    assert (one.from_ns <= run.hits[0].time_ns, one.until_ns) == (True, None)
+    if clock_ns == 0:
+        assert place_of(one) == SPINE
+        assert one.details["step_ns"] == pytest.approx(600 * US, abs=20 * US)
+        assert one.packets == len(run.hits)
+
+
+def test_a_device_that_is_always_slower_in_both_directions(tmp_path):
+    run = simulate(fault=between("*-spine2", "*-spine2", delay(300 * US)))
+    (one,) = severe(tmp_path, run)
+    assert (one.kind, place_of(one)) == ("delay-step", (None, None, "spine2", None))
+    assert "both directions together" in one.sentence
+    assert one.details["step_ns"] == pytest.approx(600 * US, abs=20 * US)
+
+
+@pytest.mark.parametrize("ns", [90 * US, 900 * US])
+def test_a_clock_that_differs_is_no_slow_device(ns, tmp_path):
+    assert severe(tmp_path, set_back(simulate(), NEAR, ns)) == []
+    assert severe(tmp_path, set_back(simulate(), FAR, ns)) == []
+
+
+def test_without_the_other_direction_a_clock_may_differ(tmp_path):
+    """Nothing tells the delay of a device from the difference of two clocks."""
+    run = simulate(fault=between(NEAR, FAR, delay(600 * US)))
+    taps = {tap: [s for s in seen if s.packet.src in (1, 2)] for tap, seen in run.taps.items()}
+    assert warnings(diagnosis(write_taps(tmp_path, taps))) == []
+
+
 def test_other_flows_over_a_longer_way_are_no_step_of_a_delay(tmp_path):
     """Without the taps behind the spines, a hop has several ways."""
     near = [Pair(1, 3, 0x100 + n, 50_000 + n, stop=200 * MS) for n in range(4)]

@@ -120,6 +120,19 @@ def lossy():
     return simulate(fault=between(NEAR, FAR, drop, FROM, which=some(0.1)))
 
 
+def test_where_the_capture_at_the_receiver_ended_before_a_loss_nobody_is_named(tmp_path):
+    """NAKs come to the link of a leaf first, after a router, and do not show that packets reached
+    the link of the receiver."""
+    fault = between("leaf1-spine2", "H1-leaf1", drop, FROM, which=some(0.1))
+    run = simulate(fault=fault, route=lambda packet, now: 2)
+    ended = START_NS + FROM - 20 * MS
+    for tap in ("H1-leaf1", "H2-leaf1", "H3-leaf2", "H4-leaf2"):
+        run.taps[tap] = [seen for seen in run.taps[tap] if seen.time_ns < ended]
+    (one,) = severe(tmp_path, run)
+    assert (one.kind, place_of(one)) == ("loss", (None, None, None, "after the tap"))
+    assert "lost or late" in one.sentence
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("pairs", "ipv6"),

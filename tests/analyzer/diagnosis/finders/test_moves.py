@@ -105,7 +105,8 @@ def test_flows_that_overtake_themselves_when_they_move_are_not_sprayed(until, tm
     slow = between("leaf*-spine3", "leaf*-spine3", delay(3 * MS), last=LAST)
     run = simulate(usual_pairs(gap=200_000), slow, rehashed((1, 2, 3, 4), FROM, until))
     found = diagnosis(write(tmp_path, run.taps)).findings
-    assert {one.kind for one in found} == {"rehash"}
+    assert {one.kind for one in found} == {"rehash", "delay-step"}
+    assert {one.place.device for one in found if one.kind == "delay-step"} == {"spine3"}
 
 
 @pytest.mark.parametrize("packets", [1, 100], ids=["packets", "flowlets"])
@@ -223,3 +224,62 @@ def test_uplinks_show_flows_that_move_and_come_back(leaf, device, direction, tmp
     assert " to other links among leaf" in one.sentence
     assert " and back, " in one.sentence
     assert one.details["taken"].count(f"leaf{leaf}-spine") == 4
+
+
+def until(run, last, which):
+    """The run without what the captures of some taps see after a time."""
+    taps = {
+        tap: [each for each in seen if each.time_ns < START_NS + last or not which(tap)]
+        for tap, seen in run.taps.items()
+    }
+    return Run(taps, run.hits)
+
+
+def is_of_host(tap):
+    return tap.startswith("H")
+
+
+def test_flows_move_after_the_taps_before_the_links_ended(tmp_path):
+    """The links are parallel, so that no tap before them is needed."""
+    run = simulate(route=rehashed((1, 2), FROM, LAST))
+    (one,) = severe(tmp_path, until(run, FROM - 20 * MS, is_of_host))
+    flows, first_ns = moved(run, 1)
+    assert (one.kind, place_of(one)) == ("rehash", (None, None, "leaf1", None))
+    assert flows_of(one) == flows
+    assert 0 <= first_ns - one.from_ns < 10_000
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_link_whose_capture_ended_is_not_down(ended, tmp_path):
+    """Flows leave spine 2 after the hosts' captures ended; that of its link may have ended too."""
+    run = until(simulate(route=away_from_spine_2(1, 2)), FROM - 20 * MS, is_of_host)
+    if ended:
+        run = until(run, FROM - 20 * MS, lambda tap: tap == "leaf1-spine2")
+    (one,) = severe(tmp_path, run)
+    kind = "rehash" if ended else "link-down"
+    assert (one.kind, one.place.device) == (kind, "leaf1")
+    assert flows_of(one) == moved(run, 1)[0]
+
+
+def test_sprayed_flows_do_not_move_when_taps_end(tmp_path):
+    run = simulate(route=lambda packet, now: 1 + packet.ip_id % 4)
+    ended = until(until(run, FROM, is_of_host), FROM + 20 * MS, lambda tap: "spine2" in tap)
+    assert severe(tmp_path, ended) == []
+
+
+def test_flows_that_move_to_a_link_without_a_tap_belong_to_the_same_move(tmp_path):
+    """The taps after the spines show them, but not where they moved."""
+    run = simulate(route=rehashed((1, 2), FROM, LAST))
+    taps = {tap: seen for tap, seen in run.taps.items() if tap != "leaf1-spine4"}
+    (one,) = severe(tmp_path, Run(taps, run.hits))
+    assert (one.kind, one.place.device) == ("rehash", "leaf1")
+
+
+def test_sprayed_flows_do_not_move_before_a_tap_begins_to_capture(tmp_path):
+    """The few packets before that, seen at the links first, do not show that they are sprayed."""
+    run = simulate(route=lambda packet, now: 1 + (packet.ip_id * 2654435761 >> 7) % 4)
+    taps = {
+        tap: [each for each in seen if each.time_ns >= START_NS + 40 * MS * is_of_host(tap)]
+        for tap, seen in run.taps.items()
+    }
+    assert severe(tmp_path, Run(taps, run.hits)) == []
