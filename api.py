@@ -19,6 +19,7 @@ from .analyzer.results.base import Event, Imbalance
 from .analyzer.results.captures import CaptureSummary
 from .analyzer.results.diagnosis import Diagnosis
 from .analyzer.results.flow import Connection, Flow
+from .analyzer.results.jobs import TrainingJob
 from .replay.compare.request import DEFAULT_STRATEGIES, ReplayRequest
 from .replay.fabrics.fabric import Fabric as Fabric
 from .replay.fabrics.parse import parse_fabric
@@ -96,6 +97,11 @@ class Analysis(_Result[AnalysisRecord]):
     def hops(self) -> Records[Hop]:
         """Losses between taps in series."""
         return Records(Hop, self.record.hops)
+
+    @property
+    def jobs(self) -> list[TrainingJob]:
+        """Training jobs: ranks, steps, who is waited for."""
+        return list(self.record.jobs)
 
     @property
     def captures(self) -> Records[CaptureSummary]:

@@ -11,7 +11,7 @@ from msgspec import UnsetType
 from .analyzer.errors import UsageError
 from .api import Aggregation, Analysis, Replay, Sweep
 from .replay.results import StrategyResult
-from .report.html import analysis_charts, replay_charts
+from .report.html import analysis_charts, job_charts, replay_charts
 from .report.html import analysis_charts as time_charts
 from .report.html import replay_charts as schemes
 from .report.html.drawing import Chart
@@ -47,6 +47,14 @@ def ranks(result: Analysis) -> Chart | None:
     """Bytes from rank to rank, where logs of the job name ranks."""
     found = result.record.ranks
     return None if isinstance(found, UnsetType) else analysis_charts.ranks(found)
+
+
+def jobs(result: Analysis, number: int = 0) -> Chart | None:
+    """What the ranks of a training job do in its steps; number: of the job."""
+    record = result.record
+    if not 0 <= number < len(record.jobs):
+        return None
+    return job_charts.ranks_in_steps(record.jobs[number], record)
 
 
 def strategies(result: Replay) -> Chart | None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..probes.live import LiveOptions
 
 
-# New critical findings of a live analysis, one line each, while it runs.
+# New critical findings and stragglers of a live analysis, one line each, while it runs.
 
 EVERY_S = 1.0
 PART = 20
@@ -48,7 +48,7 @@ MARGIN = 2
 
 
 class Criticals:
-    """Which critical findings are new."""
+    """Which critical findings and stragglers are new."""
 
     def __init__(
         self, diagnose: Callable[[], Diagnosis], clock: Callable[[], float] = time.monotonic
@@ -82,13 +82,14 @@ class Criticals:
             new_reason = why not in self._said
             self._said.add(why)
             return [why] if new_reason else []
-        critical = [f for f in self._diagnose().findings if f.severity == "critical"]
+        findings = self._diagnose().findings
+        critical = [f for f in findings if f.severity == "critical" or f.kind == "straggler"]
         now = self._clock()
         self._pace = (now - began) / usual
         self._next = now + max(EVERY_S, PART * (now - began))
         new = [f for f in critical if (f.kind, f.place) not in self._told]
         self._told |= {(f.kind, f.place) for f in new}
-        return [f"critical: {sentence(f)}" for f in new]
+        return [f"{f.severity}: {sentence(f)}" for f in new]
 
 
 def analyze_live(

@@ -10,15 +10,23 @@ from ..analyzer.errors import RocescopeError
 from ..analyzer.results.analysis import Analysis, Hop
 from ..analyzer.results.flow import Flow
 from .files import encode, encode_json, versions
-from .files.tables import ParquetRecords, encode_records, flow_columns, record_columns
+from .files.tables import (
+    ParquetRecords,
+    encode_records,
+    flow_columns,
+    record_columns,
+    step_columns,
+    step_rows,
+)
 from .html.documents import analysis_html
 from .whole_file import whole_file
 
-SUMMARY, LISTED, ENDED, HOPS = (
+SUMMARY, LISTED, ENDED, HOPS, STEPS = (
     "summary.json",
     "flows/0.parquet",
     "flows/ended.parquet",
     "hops.parquet",
+    "steps.parquet",
 )
 
 
@@ -44,6 +52,7 @@ class OutFolder:
             contents = {
                 LISTED: encode(analysis, "parquet"),
                 HOPS: encode_records(record_columns(Hop), analysis.hops, "parquet"),
+                STEPS: encode_records(step_columns(), step_rows(analysis.jobs), "parquet"),
                 "findings.json": encode_json(analysis.diagnosis),
                 "report.html": analysis_html(analysis, top, sort),
             }
@@ -64,8 +73,8 @@ def _give_up(rows: ParquetRecords) -> None:
 @contextmanager
 def out_folder(folder: Path) -> Iterator[OutFolder]:
     """A folder of results: `summary.json` (all that `--format json` has), `findings.json`,
-    `flows/0.parquet`, `hops.parquet` and `report.html`; with flows removed from
-    memory, their rows as `flows/ended.parquet`.
+    `flows/0.parquet`, `hops.parquet`, `steps.parquet` (of training jobs) and `report.html`; with
+    flows removed from memory, their rows as `flows/ended.parquet`.
 
     The files get their names when all are written, `summary.json` last. RocescopeError if they
     cannot be written.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+import factories_results
 import polars as pl
 import pytest
+import training_jobs
 from captures import DATA
 
 import rocescope
@@ -30,6 +32,16 @@ def test_charts_of_an_analysis(result: rocescope.Analysis) -> None:
     assert worst is not None and even is not None
     assert max(row[3] or 0 for row in worst.rows) > max(row[3] or 0 for row in even.rows)  # type: ignore[type-var]
     assert plots.paths(result, 2) is None and plots.hops(result) is None
+
+
+def test_the_chart_of_a_job() -> None:
+    job = training_jobs.straggling()
+    known = rocescope.Analysis(factories_results.analysis(jobs=[job]))
+    chart = plots.jobs(known)
+    assert chart is not None and known.jobs == [job]
+    ET.fromstring(chart.picture())
+    assert pl.DataFrame(chart)["rank"].unique().len() == 4
+    assert plots.jobs(known, 1) is None and plots.jobs(known, -1) is None
 
 
 def test_charts_of_a_replay() -> None:

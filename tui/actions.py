@@ -25,6 +25,7 @@ SCREENS = (
 )
 """Keys, names and titles of the screens in the line of screens."""
 FURTHER = (
+    ("J", "jobs", "Jobs"),
     ("K", "ranks", "Ranks"),
     ("A", "aggregation", "Aggregation"),
 )
@@ -80,6 +81,7 @@ ACTIONS: tuple[Action, ...] = (
             "replay",
             "fabric",
             "ranks",
+            "jobs",
         ),
         True,
     ),
@@ -106,6 +108,8 @@ ACTIONS: tuple[Action, ...] = (
         True,
     ),
     Action("matrix", "v", "matrix", "The matrix of ranks in place of the list", ("ranks",), True),
+    Action("next_job", "n", "next job", "The steps of the next training job", ("jobs",), True),
+    Action("previous_job", "N,upper_n", "previous job", "The training job before", ("jobs",)),
     Action("rows", "r", "rows", "One row per QP, host pair or host", ("paths",), True),
     Action("view", "o", "view", "RFC 4737, RFC 5236 or recovery view", ("reorder",), True),
     Action("next_late", "n", "next late", "Next packet that is not in order", ("packets",), True),
@@ -174,6 +178,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("help", "question_mark", "help", "All keys", footer=True),
     Action("quit", "q", "quit", "Leave", footer=True),
     *(_go(*screen) for screen in SCREENS),
+    Action(
+        "go('jobs')",
+        "J,upper_j",
+        "jobs",
+        "Go to the screen Jobs: steps of training jobs, and which rank is waited for",
+    ),
     Action(
         "go('ranks')",
         "K,upper_k",

@@ -49,6 +49,8 @@ class ViewState:
     """The packet for the cursor of the packets screen."""
     wanted_late: tuple[Late, str] | None = None
     """Late packets for the packets screen, and their name."""
+    wanted_span: tuple[Span, str] | None = None
+    """A time for the packets screen, and its name."""
     finding: Finding | None = None
     """The finding under the cursor of the diagnosis screen."""
     traced_on: TracedOn | None = None
@@ -214,6 +216,11 @@ class ViewState:
         """The late packets to show; cleared by this call."""
         late, self.wanted_late = self.wanted_late, None
         return late
+
+    def take_span(self) -> tuple[Span, str] | None:
+        """The time whose packets to show; cleared by this call."""
+        span, self.wanted_span = self.wanted_span, None
+        return span
 
     def window_text(self) -> str:
         """The time window from the start of the capture; in a live session its length."""

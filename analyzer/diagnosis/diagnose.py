@@ -18,7 +18,8 @@ from ..track.state import REQUESTS, RESPONSES
 from ..wire.bth import PSN_HALF, PSN_MASK
 from ..words import printable
 from .case import Case, lost_or_late, priorities_of, queue_pairs, unmapped
-from .finders import captures, delays, hosts, jobs, losses, marks, moves, mrc, placement
+from .finders import captures, delays, hosts, losses, marks, moves, mrc, placement
+from .finders import jobs as training_jobs
 from .finders.captures import clocks_ahead_ns
 from .finders.delays import spans_of, too_short
 from .finding import (
@@ -42,7 +43,7 @@ FINDERS = (
     *marks.FINDERS,
     *hosts.FINDERS,
     *placement.FINDERS,
-    *jobs.FINDERS,
+    *training_jobs.FINDERS,
 )
 """All finders; what they declare decides their order, see `in_order`."""
 
@@ -60,7 +61,7 @@ def diagnose(case: Case) -> Diagnosis:
         findings += new
         for cause in new:
             known.add(cause)
-    findings = jobs.with_costs(case, known.remaining(findings))
+    findings = training_jobs.with_costs(case, known.remaining(findings))
     findings.sort(key=rank)
     findings = bounded(case, findings)
     passed = healthy(case, findings)

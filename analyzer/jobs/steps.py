@@ -147,7 +147,7 @@ def edges_of(messages: Records, flows: Records, granting_flows: Collection[int])
     if not len(messages):
         return []
     numbers, first = np.unique(messages["flow"], return_index=True)
-    last = np.append(first[1:], len(messages))
+    last = np.append(first, len(messages))[1:]
     rows = dict(zip(numbers.tolist(), zip(first.tolist(), last.tolist(), strict=True), strict=True))
     payload = {f: int(messages["bytes"][a:b].sum()) for f, (a, b) in rows.items()}
     grants: dict[int, int] = {}
@@ -203,7 +203,7 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
         if sizes is not None and np.mean(sizes[lag:count] != sizes[: count - lag]) > 0.05:
             continue
         before, after = periods[:-lag], periods[lag:]
-        changes = np.abs(after - before) / np.maximum(after, before)
+        changes = np.abs(after - before) / np.maximum(np.maximum(after, before), 1)
         irregularity = float(changes.mean())
         many = count >= _MANY_PERIODS * lag
         if irregularity < (_IRREGULAR if many else _IRREGULAR_FEW):

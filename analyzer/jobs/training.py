@@ -23,6 +23,8 @@ from ..results.jobs import (
     JobRank,
     JobStep,
     MissingRank,
+    Sending,
+    StepRank,
     Straggler,
     TrainingJob,
 )
@@ -46,6 +48,8 @@ _ALL_ALONG: Final = 0.05
 """Of a step: a rank that is later than the others by this in all steps is waited for."""
 _APART_NS: Final = 2_000_000
 """What clocks of different taps may differ by."""
+_MOST_SENDS: Final = 20_000
+"""Of a job, in its result: of more steps only the newest and the longest say what ranks do."""
 _MARGIN: Final = 1.1
 """Packets reach the taps after they leave, and their last hop does not show."""
 _HIDDEN: Final = 0.35
@@ -166,6 +170,7 @@ class _Job:
         ]
         if iterations is not None:
             iterations = self._with_waiting(iterations, steps, runs)
+            iterations = self._with_ranks(iterations, steps)
         flows = {edge.flow for edge in group.edges}
         flows |= {edge.grants for edge in group.edges if edge.grants is not None}
         return TrainingJob(
@@ -379,6 +384,9 @@ class _Job:
         result: list[tuple[float | None, int | None]] = []
         usual = part.verdicts.usual_ns
         for step in range(steps):
+            if np.isfinite(line.arrival[step]).sum(axis=1).max() < 3:
+                result.append((None, None))
+                continue
             total: dict[int, float] = defaultdict(float)
             for at in range(waits.shape[1]):
                 latest = int(np.argmax(arrivals[step, at]))
@@ -390,6 +398,51 @@ class _Job:
             named = most is not None and total[most] >= COSTLY * usual
             result.append((wait, line.ranks[most] if named and most is not None else None))
         return result
+
+    def _with_ranks(self, iterations: Iterations, found: Sequence[_Steps]) -> Iterations:
+        """The steps with what each rank does, as many as `_MOST_SENDS` allows."""
+        each = max(part.line.arrival.shape[1] * part.line.arrival.shape[2] for part in found)
+        most = max(2, _MOST_SENDS // max(1, each))
+        order = sorted(iterations.steps, key=lambda step: step.duration_ns or 0)
+        half = most if len(order) <= most else most // 2
+        shown = {step.index for step in (*order[-half:], *iterations.steps[-half:])}
+        places = [(part, at) for part in found for at in range(len(part.last_ns))]
+        steps = [
+            replace(step, ranks=self._ranks_in(*place)) if step.index in shown else step
+            for step, place in zip(iterations.steps, places, strict=True)
+        ]
+        return replace(iterations, steps=steps)
+
+    def _ranks_in(self, part: _Steps, step: int) -> list[StepRank]:
+        line, origin = part.line, part.line.origin_ns
+        arrival, done = line.arrival[step], line.done[step]
+        known = ~np.isnan(arrival).all(axis=1)
+        last = np.full(len(arrival), np.nan)
+        last[known] = np.nanmax(arrival[known], axis=1)
+        waits = last[:, None] - arrival
+        shows = bool(known.any()) and self._has_alike_ranks
+        ranks = []
+        for at, number in enumerate(line.ranks):
+            sends = [
+                None
+                if np.isnan(begun)
+                else Sending(origin + int(begun), origin + int(until), int(wait))
+                for begun, until, wait in zip(
+                    arrival[:, at], done[:, at], waits[:, at], strict=True
+                )
+            ]
+            spans = line.first_data[step, at], line.last_data[step, at]
+            first_ns, last_ns = (None if np.isnan(ns) else origin + int(ns) for ns in spans)
+            ranks.append(
+                StepRank(
+                    address=self._sources.addresses[number],
+                    first_data_ns=first_ns,
+                    last_data_ns=last_ns,
+                    waited_ns=int(np.nansum(waits[:, at])) if shows else None,
+                    sends=sends if shows else [],
+                )
+            )
+        return ranks
 
     # --- stragglers --------------------------------------------------------------------------
 

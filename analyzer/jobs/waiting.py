@@ -34,12 +34,16 @@ _NOISE: Final = 4.0
 
 
 class Timeline(NamedTuple):
-    """Collectives of the steps of one epoch. Times are ns, NaN where the taps do not show them."""
+    """Collectives of the steps of one epoch. Times are ns since `origin_ns`, NaN where the taps do
+    not show them."""
 
+    origin_ns: int
     ranks: Sequence[int]
     """Numbers of the addresses that send data."""
     arrival: Floats
     """float64[steps, collectives, ranks]."""
+    done: Floats
+    """float64[steps, collectives, ranks]: last packet of the rank's own messages."""
     delay: Floats
     """float64[steps, collectives, ranks]: from ready to arrival."""
     granted: Floats
@@ -108,7 +112,7 @@ def timeline(epoch: Epoch) -> Timeline:
     parts = _parts(epoch, edges, sent)
     count = max((len(part) for part in parts if part is not None), default=1)
     shape = steps, count, len(ranks)
-    arrival, ready, granted = (np.full(shape, np.nan) for _ in range(3))
+    arrival, sent_ns, ready, granted = (np.full(shape, np.nan) for _ in range(4))
     end = np.full(shape[:2], np.nan)
     first_data, last_data = (
         np.full((steps, len(ranks)), np.nan),
@@ -120,7 +124,9 @@ def timeline(epoch: Epoch) -> Timeline:
     place = {rank: at for at, rank in enumerate(ranks)}
     for e, (edge, at, part) in enumerate(zip(edges, sent, parts, strict=True)):
         if steps and len(edge.begun_ns):
-            _add_span(edge, at, place[edge.src], first_data, last_data)
+            _add_span(
+                edge, at, origin, first_data[:, place[edge.src]], last_data[:, place[edge.src]]
+            )
             moving[:, e] = _moving(edge, at)
         if part is None or len(part) != count:
             continue
@@ -140,6 +146,7 @@ def timeline(epoch: Epoch) -> Timeline:
         last_messages = max(last_messages, int(np.median(each)) - int(part[-1]) if steps else 0)
         rank = place[edge.src]
         arrival[:, :, rank] = np.fmin(arrival[:, :, rank], arrived)
+        sent_ns[:, :, rank] = np.fmax(sent_ns[:, :, rank], done)
         end = np.fmax(end, done)
         before = np.concatenate([[np.nan], done.reshape(-1)[:-1]]).reshape(done.shape)
         if begins[0, 0] > 0:
@@ -155,7 +162,8 @@ def timeline(epoch: Epoch) -> Timeline:
         needed = np.where(first & always, came, np.nan)
         ready[:, :, rank] = np.fmax(ready[:, :, rank], needed)
     return Timeline(
-        ranks, arrival, arrival - ready, granted - ready, end, payload, last_messages,
+        origin, ranks, arrival, sent_ns, arrival - ready, granted - ready, end, payload,
+        last_messages,
         all(part is not None and len(part) == count for part in parts)
         and {edge.src for edge in edges} == {edge.dst for edge in edges},
         _has_inputs(ranks, edges, parts),
@@ -208,12 +216,13 @@ def _parts(epoch: Epoch, edges: Sequence[Edge], sent: Sequence[Ints]) -> list[In
     return parts
 
 
-def _add_span(edge: Edge, sent: Ints, rank: int, first: Floats, last: Floats) -> None:
+def _add_span(edge: Edge, sent: Ints, origin: int, first: Floats, last: Floats) -> None:
+    """First and last data of a rank, float64[steps], with those of one of its edges."""
     sends = np.flatnonzero(np.diff(sent) > 0)
-    begun = edge.begun_ns[sent[:-1][sends]].astype(np.float64)
-    ended = np.maximum.accumulate(edge.ended_ns)[sent[1:][sends] - 1].astype(np.float64)
-    first[sends, rank] = np.fmin(first[sends, rank], begun)
-    last[sends, rank] = np.fmax(last[sends, rank], ended)
+    begun = (edge.begun_ns[sent[:-1][sends]] - origin).astype(np.float64)
+    ended = np.maximum.accumulate(edge.ended_ns - origin)[sent[1:][sends] - 1].astype(np.float64)
+    first[sends] = np.fmin(first[sends], begun)
+    last[sends] = np.fmax(last[sends], ended)
 
 
 def _moving(edge: Edge, sent: Ints) -> Floats:

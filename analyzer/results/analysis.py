@@ -371,7 +371,7 @@ class RdmaPort(Record, frozen=True):
     ]
 
 
-SCHEMA_VERSION = "1.5"
+SCHEMA_VERSION = "1.6"
 
 
 class Analysis(Record, frozen=True, kw_only=True):

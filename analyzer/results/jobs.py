@@ -46,6 +46,32 @@ class JobEpoch(Record, frozen=True):
     ]
 
 
+class Sending(Record, frozen=True):
+    """What a rank sends in one collective."""
+
+    from_ns: Annotated[int, about("its first data packet")]
+    until_ns: Annotated[int, about("its last data packet")]
+    waited_ns: Annotated[int, about("from its first data to the first data of the last rank")]
+
+
+class StepRank(Record, frozen=True, kw_only=True):
+    """An address of a job in one step."""
+
+    address: str
+    first_data_ns: Annotated[int | None, about("null: the taps show no data of it in this step")]
+    last_data_ns: int | None
+    waited_ns: Annotated[
+        int | None, about("for the last rank of each collective, in sum; null: does not show")
+    ]
+    sends: Annotated[
+        list[Sending | None],
+        about(
+            "by collective, the same number at all ranks; null: not captured; empty: where"
+            " collectives end does not show"
+        ),
+    ]
+
+
 class JobStep(Record, frozen=True, kw_only=True):
     """One iteration of a job, as the taps see it."""
 
@@ -75,6 +101,10 @@ class JobStep(Record, frozen=True, kw_only=True):
     network_ns: Annotated[int | None, about("the part, where the pattern shows it exactly")]
     payload_bytes: int
     collectives: Annotated[int | None, about("null: unknown")]
+    ranks: Annotated[
+        list[StepRank],
+        about("what the ranks do; of many steps only for the newest and the longest, else empty"),
+    ] = []
 
 
 class Iterations(Record, frozen=True, kw_only=True):

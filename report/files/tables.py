@@ -16,6 +16,7 @@ from msgspec import inspect
 from ...analyzer.errors import UsageError
 from ...analyzer.results.base import Quantiles
 from ...analyzer.results.flow import Flow
+from ...analyzer.results.jobs import JobStep, TrainingJob
 from ...analyzer.summary.names import FlowOrder
 from ...analyzer.words import printable
 
@@ -275,3 +276,32 @@ def flow_order_by(name: str) -> FlowOrder:
         return known + unknown
 
     return ordered
+
+
+# Steps of training jobs, one row each.
+
+
+class StepRow(NamedTuple):
+    """A step and its job."""
+
+    job: int
+    job_name: str
+    step: JobStep
+
+
+def step_columns() -> tuple[RecordColumn, ...]:
+    """The job, then the scalars of its step."""
+    job = RecordColumn("job", int, False, "", "id of the job", ("job",))
+    name = RecordColumn("job_name", str, False, "", "its name", ("job_name",))
+    steps = (column._replace(path=("step", *column.path)) for column in record_columns(JobStep))
+    return (job, name, *steps)
+
+
+def step_rows(jobs: Iterable[TrainingJob]) -> list[StepRow]:
+    """All steps of all jobs."""
+    return [
+        StepRow(job.id, job.name, step)
+        for job in jobs
+        if job.iterations is not None
+        for step in job.iterations.steps
+    ]

@@ -10,6 +10,7 @@ from ...analyzer.results.base import Imbalance
 from ...analyzer.results.compare import Comparison, Figures
 from ...analyzer.results.diagnosis import Finding
 from ...analyzer.results.flow import Flow
+from ...analyzer.results.jobs import TrainingJob
 from ...replay.results import StrategyResult
 from .. import human, verdicts
 from ..compare import SHARES
@@ -265,6 +266,8 @@ _TROUBLES = (
     ("naks", "NAKs"),
 )
 _OVER_TIME_LEFT, _OVER_TIME_RIGHT, _RATE, _ROW = 92.0, WIDTH - 10.0, 150.0, 46.0
+_JOBS, _TICKS, _STEPS = 4, 200, 16.0
+"""Jobs whose steps are on the axis of time; ticks of each; height of their row."""
 
 
 def over_time(analysis: Analysis) -> Chart | None:
@@ -282,10 +285,12 @@ def over_time(analysis: Analysis) -> Chart | None:
     ]
     findings = analysis.diagnosis.findings[:_SPANS]
     top = 22.0 + 14 * len(findings)
-    drawing = Drawing(top + _RATE + _ROW * len(seen) + 40)
+    stepped = [job for job in analysis.jobs if job.iterations is not None][:_JOBS]
     begin_ns = first_ns(analysis)
     length_ns = max(1, series.start_ns + window_ns * len(rates) - begin_ns)
-    bottom = top + _RATE + _ROW * len(seen)
+    below = top + _RATE + _ROW * len(seen)
+    bottom = below + (_STEPS * len(stepped) + 8 if stepped else 0)
+    drawing = Drawing(bottom + 40)
 
     def x(time_ns: float) -> float:
         share = (time_ns - begin_ns) / length_ns
@@ -314,11 +319,14 @@ def over_time(analysis: Analysis) -> Chart | None:
                 height = max(1.5, (_ROW - 10) * count / max(counts))
                 left, right = x(start), x(start + window_ns)
                 drawing.rect(left, base - height, max(1, right - left - 0.5), height, "two")
+    for number, job in enumerate(stepped):
+        _step_ticks(drawing, job, below + 8 + _STEPS * (number + 1), x)
     _time_axis(drawing, length_ns, bottom)
     words = f"Wire rate in windows of {human.duration(window_ns)}, at most {human.rate(max(rates))}"
     words += (
         f"; below it the packets of each window: {', '.join(w for w, _ in seen)}" if seen else ""
     )
+    words += "; each tick of a job is the end of a step" if stepped else ""
     words += "." if not findings else (
         f". {human.counted(len(findings), 'finding is', 'findings are')} marked from onset to end, "
         "with the numbers of the diagnosis."
@@ -397,6 +405,20 @@ def _spans(
         drawing.rect(begin, y, end - begin, 5, kind)
         drawing.line(begin, y, begin, bottom, f"mark {finding.severity}")
         drawing.text(_OVER_TIME_LEFT - 6, y + 7, f"finding {number + 1}", "soft", "end")
+
+
+def _step_ticks(
+    drawing: Drawing, job: TrainingJob, base: float, x: Callable[[float], float]
+) -> None:
+    """A tick at the end of every step; where they are too dense, a bar from the first to the
+    last."""
+    ends = [] if job.iterations is None else [step.last_message_ns for step in job.iterations.steps]
+    drawing.text(_OVER_TIME_LEFT - 6, base - 3, f"steps of {shorten(job.name, 8)}", "soft", "end")
+    if len(ends) > _TICKS:
+        drawing.rect(x(ends[0]), base - 8, x(ends[-1]) - x(ends[0]), 5, "three")
+        return
+    for end in ends:
+        drawing.line(x(end), base - 10, x(end), base, "axis tick")
 
 
 def _time_axis(drawing: Drawing, length_ns: float, bottom: float) -> None:

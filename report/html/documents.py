@@ -15,8 +15,10 @@ from ...replay.results import AggregationResult, ReplayResult, SweepResult
 from .. import human
 from .. import notes as words
 from ..hops import clock, short_taps
+from ..jobs import heading, sources, training
 from ..terminal.aggregate import fill_aggregation
 from ..terminal.compare import fill_comparison
+from ..terminal.jobs import print_job
 from ..terminal.replay import fill_replay
 from ..terminal.report import Report
 from ..terminal.sweep import fill_sweep
@@ -35,6 +37,7 @@ from .analysis_charts import (
     taps_over_time,
 )
 from .drawing import Chart, escape
+from .job_charts import ranks_in_steps
 from .page import HtmlPage
 from .replay_charts import (
     completions,
@@ -134,6 +137,7 @@ def analysis_html(analysis: Analysis, top: int = 20, sort: bool = False) -> byte
     page = HtmlPage(f"rocescope: {printable(name)}")
     report = Report(analysis, page, top, sort)
     _diagnosis(page, analysis)
+    _jobs(page, analysis, top)
     _charts(page, analysis)
     report.tables()
     page.section("How far the data can be trusted")
@@ -189,7 +193,9 @@ def _card(number: int, finding: Finding, begin_ns: int) -> str:
         ("time", f"from {since} until {until}"),
         (
             "hit",
-            f"{human.count(finding.packets)} of {human.count(finding.of_packets)} packets ({part})",
+            f"{human.count(finding.packets)} of {human.count(finding.of_packets)} packets ({part})"
+            if finding.of_packets
+            else "",
         ),
         ("suffering", "" if finding.queue_pairs is None else pairs),
         ("cost", "" if not finding.cost_ns else human.duration(finding.cost_ns)),
@@ -231,6 +237,20 @@ def _victim(victim: Affected) -> str:
     text += f": {human.counted(victim.packets, 'packet')}"
     text += "" if not victim.cost_ns else f", {human.duration(victim.cost_ns)} lost"
     return text if victim.owner is None else f"{text}; {human.owner(victim.owner)}"
+
+
+def _jobs(page: HtmlPage, analysis: Analysis, most: int) -> None:
+    """Training jobs in words, and what the ranks of each do in its steps."""
+    jobs = training(analysis.jobs)
+    if not jobs:
+        return
+    page.section("Jobs")
+    page.say(heading(jobs), "bold")
+    for job in jobs[:most]:
+        print_job(page, job, analysis)
+        page.chart(ranks_in_steps(job, analysis))
+    page.more(len(jobs) - most, "job")
+    page.say(sources(jobs), "dim")
 
 
 def _charts(page: HtmlPage, analysis: Analysis) -> None:

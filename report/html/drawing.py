@@ -49,6 +49,7 @@ CHART: Final = (
     ".chart{display:block;width:100%;min-width:40rem;font:12px system-ui,sans-serif}"
     ".chart text{fill:var(--ink)}.chart .soft{fill:var(--soft)}"
     ".chart .strong{font-weight:700}.chart .axis{stroke:var(--rule);stroke-width:1}"
+    ".chart .axis.tick{stroke:var(--ink)}"
     ".chart .one{fill:var(--one)}.chart .two{fill:var(--two)}.chart .three{fill:var(--three)}"
     ".chart .fair{fill:none;stroke:var(--ink);stroke-width:1.5;stroke-dasharray:5 3}"
     ".chart .mark{stroke:var(--bad);stroke-width:1.5}.chart .span{fill:var(--bad)}"

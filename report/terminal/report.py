@@ -36,6 +36,7 @@ from . import mrc as mrc_report
 from . import mrc as mrc_value_tables
 from . import ranks as rank_tables
 from .diagnosis import Line, in_few_rows, in_full
+from .jobs import print_jobs
 from .page import Page, numbers, texts
 from .tables import (
     FlowTable,
@@ -342,6 +343,7 @@ class Report:
         complete = self._diagnosis()
         if self.brief:
             return
+        print_jobs(self.page, self.analysis, self.top)
         self.page.gap()
         self.captures()
         self.tables()

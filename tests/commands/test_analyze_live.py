@@ -78,6 +78,14 @@ def test_each_critical_finding_is_told_once():
     assert live.after(EVERY_S) == []
 
 
+def test_a_rank_that_a_job_waits_for_is_told_once():
+    late = msgspec.structs.replace(LOSS, kind="straggler", sentence="job a waits for rank 2")
+    live = Scripted(late)
+    (line,) = live.after(EVERY_S)
+    assert line.startswith("warning: job a waits for rank 2; next:")
+    assert live.after(EVERY_S) == []
+
+
 def test_a_finding_that_goes_and_comes_again_is_not_new():
     live = Scripted(DEAD)
     assert len(live.after(EVERY_S)) == 1

@@ -38,7 +38,7 @@ def test_json_of_an_earlier_schema_version(
     now, earlier = tmp_path / "now.json", tmp_path / "earlier.json"
     assert cli.run(["analyze", str(RECEIVER), "-o", str(now)]) == 0
     result = json.loads(now.read_text())
-    assert result["schema_version"] == "1.5"
+    assert result["schema_version"] == "1.6"
     result["schema_version"] = "1.3"
     assert [finding.pop("queue_pairs") for finding in result["diagnosis"]["findings"]] == [4]
     earlier.write_text(json.dumps(result))

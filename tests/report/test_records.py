@@ -165,7 +165,10 @@ def test_links_of_others_in_a_shared_folder_are_not_followed(tmp_path: Path) -> 
 
 # The results of an analysis as a folder.
 
-FILES = {"flows/0.parquet", "hops.parquet", "findings.json", "summary.json", "report.html"}
+FILES = {
+    "flows/0.parquet", "hops.parquet", "steps.parquet", "findings.json", "summary.json",
+    "report.html",
+}  # fmt: skip
 FLOWS, KEPT = 1700, 1500
 OWN = ("id", "connection", "activity_bin_ns")
 """Numbers of records, and bins that are as wide as the capture needs."""

@@ -41,7 +41,7 @@ SETTLED_S = 300
 # Textual's own limit, of every key, is 30 s.
 Pilot._wait_for_screen.__defaults__ = (SETTLED_S,)
 
-UNHURRIED = {*"1234567890D", "enter", "escape", "l", "n", "N"}
+UNHURRIED = {*"1234567890DJ", "enter", "escape", "l", "n", "N"}
 """Keys after which workers must have ended before the next one."""
 
 

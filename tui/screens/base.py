@@ -38,6 +38,7 @@ SCREENS = {
     "reorder": "reorder.ReorderScreen",
     "recovery": "recovery.RecoveryScreen",
     "ranks": "ranks.RanksScreen",
+    "jobs": "jobs.JobsScreen",
     "packets": "packets.PacketsScreen",
     "events": "recovery.EventsScreen",
     "replay": "replay.ReplayScreen",

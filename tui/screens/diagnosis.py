@@ -122,7 +122,8 @@ def about(finding: Finding) -> Text:
     text = Text(f"{mark} {printable(finding.sentence)}\n", style)
     if finding.next_step:
         text.append("next: ", "dim").append(f"{printable(finding.next_step)}\n", "bold")
-    text.append(f"{finding.confidence}; {_share(finding)}\n", "dim")
+    parts = [finding.confidence, _share(finding)] if finding.of_packets else [finding.confidence]
+    text.append(f"{'; '.join(parts)}\n", "dim")
     return text
 
 

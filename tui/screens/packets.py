@@ -28,6 +28,7 @@ from ...report import human
 from ...report.hops import short_taps
 from ..grid import Cell, Grid, GridColumn
 from ..host import Newest
+from ..session.diagnosing import Span
 from ..session.dissect import OURS, Line, dissect, mrc_lines
 from ..session.packets import Late, Packets, PacketScan, Point, Wanted
 from ..session.snapshot import TRACED, FlowKey, Snapshot
@@ -87,6 +88,8 @@ class PacketsScreen(RoceScreen):
         self.packets: Packets | None = None
         self._wanted: tuple[FlowKey | None, object, object, object, str] | None = None
         self._late: tuple[Late, str] | None = None
+        self._span: tuple[Span, str] | None = None
+        """Only packets of this time, and its name."""
         self._scan: PacketScan | None = None
         self._error = ""
         self._odd_only = False
@@ -114,11 +117,15 @@ class PacketsScreen(RoceScreen):
         shown = self.view
         key = shown.session.selected
         window = shown.packet_window()
-        if (late := shown.take_late()) is not None:
-            self._late = late
-        elif self._wanted is not None and key != self._wanted[0]:
-            self._late = None
-        wanted = (key, self._odd_only, self._late, window, shown.session.packet_filter)
+        late, span = shown.take_late(), shown.take_span()
+        if (
+            late is not None
+            or span is not None
+            or (self._wanted is not None and key != self._wanted[0])
+        ):
+            self._late, self._span = late, span
+        chosen = self._late, self._span
+        wanted = (key, self._odd_only, chosen, window, shown.session.packet_filter)
         moved = shown.wanted_packet is not None
         if key is not None and (wanted != self._wanted or moved) and shown.session.paths:
             self._wanted = wanted
@@ -156,8 +163,8 @@ class PacketsScreen(RoceScreen):
         the losses after that tap."""
         odd, shown = int(packets.is_odd().sum()), human.counted(len(packets), "packet")
         more = "; more not shown" if packets.more else ""
-        if self._late:
-            return f"{shown} of {self._late[1]} (l shows all){more}"
+        if only := self._late or self._span:
+            return f"{shown} of {only[1]} (l shows all){more}"
         if self._odd_only:
             return f"only the {shown} that are not in order (l shows all){more}"
         is_, of = "is" if odd == 1 else "are", "the " if packets.more else ""
@@ -182,7 +189,8 @@ class PacketsScreen(RoceScreen):
     def wanted(self) -> Wanted:
         """Which packets of the flow are shown."""
         late = self._late[0] if self._late else None
-        return Wanted(self._odd_only, late, self.view.packet_window())
+        span = self._span[0] if self._span else self.view.packet_window()
+        return Wanted(self._odd_only, late, span)
 
     @work(thread=True, exclusive=True, group="scan", exit_on_error=False)
     def _read(self, scan: PacketScan) -> None:
@@ -367,8 +375,8 @@ class PacketsScreen(RoceScreen):
         self._next_odd(-1)
 
     def action_odd_only(self) -> None:
-        if self._late is not None:
-            self._late = None
+        if self._late is not None or self._span is not None:
+            self._late = self._span = None
         else:
             self._odd_only = not self._odd_only
         self.redraw()

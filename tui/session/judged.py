@@ -13,6 +13,7 @@ from ...analyzer.jobs.join import NOTE
 from ...analyzer.results.analysis import Analysis, CaptureLoss, Hop, Ranks, TapClock
 from ...analyzer.results.base import Imbalance
 from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
+from ...analyzer.results.jobs import TrainingJob
 
 STALLED = "STALLED"
 STATES = {
@@ -58,6 +59,8 @@ class Judged:
     clocks: Sequence[TapClock] = ()
     parallel_taps: Sequence[Sequence[str]] | None = None
     """Sets of taps on parallel links; None while they are not known."""
+    jobs: Sequence[TrainingJob] = ()
+    """Training jobs that the packets show."""
     job_ranks: Ranks | None = None
     """What the logs of the job tell about ranks; None without any."""
     job_notes: Sequence[str] = ()
@@ -87,6 +90,7 @@ class Judged:
             capture_losses=analysis.capture_losses,
             clocks=analysis.clocks,
             parallel_taps=_parallel(analysis.imbalance),
+            jobs=analysis.jobs,
             job_ranks=analysis.ranks if isinstance(analysis.ranks, Ranks) else None,
             job_notes=[line for line in analysis.warnings if line.startswith(NOTE)],
             lost={flow.id: lost for flow in flows if (lost := flow.lost_between_taps)},

@@ -17,6 +17,7 @@ from ...analyzer.results.base import Event
 from ...analyzer.results.captures import CaptureSummary
 from ...analyzer.results.diagnosis import Diagnosis
 from ...analyzer.results.flow import Flow
+from ...analyzer.results.jobs import TrainingJob
 from ...analyzer.words import printable
 from ...kernels.kernel import Ints
 from ...report.out_folder import SUMMARY
@@ -27,7 +28,7 @@ from .snapshot import FlowColumns, FlowKey, Snapshot, SourceState
 if TYPE_CHECKING:
     from .feeds import Feed
 
-SCREENS = ("diagnosis", "evidence", "qps", "hops", "events", "doctor")
+SCREENS = ("diagnosis", "evidence", "qps", "hops", "events", "jobs", "doctor")
 """Those that need no packets."""
 
 
@@ -46,6 +47,7 @@ class Summary(msgspec.Struct):
     events_omitted: int
     warnings: list[str]
     ranks: Ranks | None = None
+    jobs: list[TrainingJob] = []
 
 
 class ResultsSession(Session):
@@ -92,6 +94,7 @@ class ResultsSession(Session):
             capture_losses=summary.capture_losses,
             clocks=summary.clocks,
             job_ranks=summary.ranks,
+            jobs=summary.jobs,
         )
         return Snapshot(
             source=SourceState(

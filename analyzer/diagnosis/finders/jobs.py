@@ -23,13 +23,14 @@ SLOWERS: Final[tuple[Kind, ...]] = (
 )  # fmt: skip
 """Kinds of causes that make transfers take longer."""
 
-_WHY = {
+WHY = {
     "late_data": "its data comes late and then at full speed, its grants come on time: likely the"
     " GPU or its kernels, not the network",
     "late_grants": "its data and its grants come late: likely the launch by its host, not the"
     " network",
     "slow_transfers": "the same messages take longer on the wire: network or NIC",
 }
+"""What each cause of a straggler is seen by."""
 _NEXT = {
     "late_data": "compare the GPU of this rank with the others: clocks, temperature, kernels",
     "late_grants": "look what delays the process of this rank: data loader, garbage collection,"
@@ -84,7 +85,7 @@ def _waited_for(case: Case, job: TrainingJob, straggler: Straggler) -> Finding:
         Place(host=straggler.address),
         0,
         f"job {printable(job.name)} waits for {who} {steps}, {duration(straggler.wait_ns)} in all:"
-        f" {_WHY[straggler.cause]}",
+        f" {WHY[straggler.cause]}",
         _NEXT[straggler.cause],
         hits=flows,
         span=span,

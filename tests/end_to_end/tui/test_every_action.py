@@ -10,6 +10,7 @@ import asyncio
 
 import factories_results as factories
 import pytest
+import training_jobs
 from captures import data
 from textual.widgets import Input
 from tui_driver import press, settled
@@ -27,6 +28,7 @@ FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
 MODES = {name: [key] for key, name, _ in SCREENS} | {
     "evidence": ["1", "enter"],
     "ranks": ["upper_k"],
+    "jobs": ["upper_j"],
     "aggregation": ["upper_a"],
 }
 """Keys that lead to a screen."""
@@ -94,6 +96,8 @@ CHANGES = {
     "rows": (own("_rows"), []),
     "view": (own("_view"), []),
     "matrix": (own("_only_matrix"), []),
+    "next_job": (own("_at"), []),
+    "previous_job": (own("_at"), []),
     "next_late": (grid("packets"), []),
     "previous_late": (grid("packets"), ["n"]),
     "odd_only": (own("_odd_only", "_late"), []),
@@ -129,6 +133,7 @@ CHANGES = {
     "help": (prompt, []),
     "quit": (lambda app: app._exit, []),
     **{f"go('{mode}')": (where, ["2" if mode != "qps" else "4"]) for _, mode, _ in SCREENS},
+    "go('jobs')": (where, ["2"]),
     "go('ranks')": (where, ["2"]),
     "go('aggregation')": (where, ["2"]),
 }
@@ -189,8 +194,10 @@ def test_every_action_changes_what_it_says(quick):
         app = RocescopeApp(Session.open([str(path) for path in TAPS]))
         async with app.run_test(size=(120, 40)) as pilot:
             await settled(app, pilot)
-            # Findings and a hop with losses: these links have neither.
-            app.view.session.diagnosing.judged = Judged.of(factories.analysis(), True)
+            # Findings, a hop with losses and training jobs: these links have none.
+            jobs = [training_jobs.job(), training_jobs.straggling()]
+            found = factories.analysis(jobs=jobs)
+            app.view.session.diagnosing.judged = Judged.of(found, True)
             app.request_snapshot()
             await settled(app, pilot)
             await press(app, pilot, ["9", drawn])

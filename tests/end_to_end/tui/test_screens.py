@@ -13,6 +13,7 @@ from pathlib import Path
 import factories_results as factories
 import numpy as np
 import pytest
+import training_jobs
 from captures import data
 from examples import first
 from msgspec.structs import replace
@@ -169,6 +170,14 @@ def test_picture_of_ranks(seen, golden):
     source = SourceState("8 captures", "capture", False, packets=27_459, frames=27_459)
     still = Still(source, with_changes(seen, judged=judged))
     golden("docs/screens/ranks.svg", drive([], ["K"], (110, 32), svg_of, session=still))
+
+
+def test_picture_of_jobs(seen, golden):
+    """Hand-made: three steps wait for rank 2."""
+    judged = Judged(diagnosis=factories.diagnosis(), jobs=[training_jobs.straggling()])
+    source = SourceState("8 captures", "capture", False, packets=27_459, frames=27_459)
+    still = Still(source, with_changes(seen, judged=judged, start_ns=factories.START_NS))
+    golden("docs/screens/jobs.svg", drive([], ["J"], (110, 32), svg_of, session=still))
 
 
 def test_picture_of_a_live_session_that_dropped_packets(seen, golden):

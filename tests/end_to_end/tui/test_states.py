@@ -10,7 +10,9 @@ import asyncio
 import re
 from dataclasses import replace
 
+import factories_results
 import pytest
+import training_jobs
 from captures import data
 from examples import thorough
 from factories import pcap_bytes, some_frames
@@ -21,6 +23,7 @@ from rocescope.tui.actions import SCREENS
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.screens import packets
 from rocescope.tui.session.dissect import dissect
+from rocescope.tui.session.judged import Judged
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import Snapshot, SourceState
 
@@ -94,6 +97,14 @@ def without_roce(folder):
     return Session.open([str(path)])
 
 
+def with_jobs(of):
+    """Rank 50 of 64 is late in one job; another one hangs."""
+    jobs = [training_jobs.job(ranks=64, late={3: 50}), training_jobs.hanging()]
+    judged = Judged(diagnosis=factories_results.diagnosis(), jobs=jobs)
+    seen = replace(of.snapshot(), judged=judged, start_ns=factories_results.START_NS)
+    return Still(SourceState("job.pcap", "capture", frames=9, packets=9), seen, of)
+
+
 def a_replay_under_way(app):
     app.view.replays.set_fabric(FABRIC)
     app.view.replays._tell(
@@ -155,6 +166,7 @@ STATES = {
         "2",
         (),
     ),
+    "training-jobs": (lambda folder, of: with_jobs(of), "J", ()),
     "replaying": (
         lambda folder, of: some_queue_pairs(folder, 2),
         "90",

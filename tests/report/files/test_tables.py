@@ -117,5 +117,5 @@ def test_every_schema_is_valid_and_strict(command: str) -> None:
 )
 def test_json_matches_the_schema(analysis: Analysis) -> None:
     text = encode(analysis, "json")
-    assert text.startswith(b'{"schema_version":"1.5"') and text.endswith(b"}\n")
+    assert text.startswith(b'{"schema_version":"1.6"') and text.endswith(b"}\n")
     jsonschema.validate(json.loads(text), json_schema("analyze"))

@@ -93,7 +93,7 @@ def test_what_needs_packets_is_refused(folder: Path) -> None:
     ("name", "content", "said"),
     [
         ("summary.json", b"", "is not the summary of an analysis"),
-        ("summary.json", b'{"schema_version": "1.5"}', "is not the summary of an analysis"),
+        ("summary.json", b'{"schema_version": "1.6"}', "is not the summary of an analysis"),
         ("summary.json", b'{"x":' + b"[" * 100_000, "is not the summary of an analysis"),
         ("flows/0.parquet", b"PAR1 cut", "cannot be read"),
         ("flows/0.parquet", None, "cannot be read"),
