@@ -64,8 +64,9 @@ _CLASSES: tuple[type[Any], ...] = (
     Activity, CmMessage, CmPairs, CodeArrays, CodeCounts, CongestionArrays, CongestionMeasure,
     Counters, Densities, DensityArrays, Ended, EntropyValues, FlowTracker, GrantNames,
     HistogramPool, Histograms, HopMeasure, Idle, IdleArrays, LaneRecords, Measuring,
-    MessageArrays, MessageLog, MessageStatistics, MrcMeasure, MrcState, Outline, PacketClock, Passing, PathLanes, PathTable,
-    PathUsage, SampledTimes, State, Totals, TroubleArrays, Troubles, WindowedSums, _Request,
+    MessageArrays, MessageLog, MessageStatistics, MrcMeasure, MrcState, Outline, PacketClock,
+    Passing, PathLanes, PathTable, PathUsage, SampledTimes, State, Totals, TroubleArrays, Troubles,
+    WindowedSums, _Request,
 )  # fmt: skip
 _NUMBER = {kind: number for number, kind in enumerate(_CLASSES)}
 _PIECE = 1 << 22
