@@ -142,7 +142,9 @@ def test_options_reach_the_engine(engine: Engine, run: Callable[..., Done]) -> N
         "idle_ns": None,
         "max_flows": MAX_FLOWS,
         "flow_order": None,
+        "flight_recorder": None,
         "job_logs": (),
+        "nccl_inspector": None,
         "ranks": None,
     }
 
