@@ -23,7 +23,7 @@ MESSAGE: Final = np.dtype(
 
 MOST_MESSAGES: Final = 1 << 20
 """Records kept, 32 bytes each, once grants are seen."""
-MOST_WITHOUT_GRANTS: Final = 1 << 17
+MOST_WITHOUT_GRANTS: Final = 1 << 15
 
 
 class GrantNames(NamedTuple):
