@@ -720,11 +720,6 @@ def _seen_again(
                 note_copy(state, slot.tap, tap)
                 return verdicts.TAP_COPY
             state.used[st.UNFOLLOWED_TAPS] |= tap_flag(slot.tap)
-    elif new_here and hop_limit > slot.hop_limit and time - slot.time > RESEND_AFTER_NS:
-        # Before the tap of the slot, which saw a transmission from before the capture. Else its
-        # clock differs.
-        same = state.copies[tap, slot.tap] <= state.copies[slot.tap, tap]
-        same |= not expects_again(flow, which, psn)
     elif new_here or (bits & MARKS_RESENDS and not rtx) or tells_transmissions_apart(flow):
         same = True
     elif bits & MARKS_RESENDS or hop_limit != slot.hop_limit:

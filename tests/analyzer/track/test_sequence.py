@@ -613,23 +613,6 @@ def test_a_transmission_that_waits_behind_its_retransmission_is_a_copy_at_the_ne
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("is_behind", [False, True])
-def test_a_retransmission_of_what_waited_before_the_captures_began_is_no_copy(is_behind):
-    """A slow link is between the taps. Tap 1 sees PSN 5 that passed tap 0 before it captured, and
-    later the sender goes back to it. If the clock of tap 1 is behind, all of its packets seem to
-    come first, and so does the retransmission at tap 1."""
-    near, far = {"tap": 0, "hop_limit": 64}, {"tap": 1, "hop_limit": 62}
-    seen = [(0, 9, near), (10, 9, far), (12, 5, far), (13, 4, near), (14, 5, near), (24, 5, far)]
-    if is_behind:
-        seen = [(0, 9, far), (10, 9, near), (12, 4, far), (13, 5, far), (23, 4, near)]
-        seen.append((24, 5, near))
-    rows = [write(psn, time_ns=START_NS + ms * 1_000_000, **NO_ID, **tap) for ms, psn, tap in seen]
-    tracker = FlowTracker(taps=2)
-    found = track(tracker, packets(rows)).tolist()
-    last = [TAP_COPY, TAP_COPY] if is_behind else [RETRANSMITTED, TAP_COPY]
-    assert found[-2:] == last
-
-
 def test_what_a_tap_misses_at_its_beginning_is_not_lost_before_it():
     """Tap 1 sees PSNs up to 9 and tap 0, before it, those from 20 on, when its capture begins; its
     PSNs 10 to 19 may have passed it before and be lost between the two."""
