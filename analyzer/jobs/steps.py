@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ...kernels.kernel import Ints, Records
+from ...kernels.kernel import Floats, Ints, Records
 from ..results.jobs import Boundary, Pattern
 
 FEWEST_PERIODS: Final = 3
@@ -232,9 +232,17 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
 
 def _is_steady(begun: Ints, ended: Ints, messages: int) -> bool:
     """Whether all pauses of a period are alike: a stream, in which any part repeats itself."""
-    pauses = begun[1:] - ended[:-1]
-    usual = [float(np.median(pauses[at::messages])) for at in range(messages)]
-    return messages > 1 and max(usual) < 2 * min(usual)
+    usual = _usual(begun[1:] - ended[:-1], messages)
+    return bool(messages > 1 and usual.max() < 2 * usual.min())
+
+
+def _usual(values: Ints, each: int) -> Floats:
+    """float64[each]: median of the values at each place of a period of so many."""
+    periods, rest = divmod(len(values), each)
+    whole = np.full((periods + 1, each), np.nan)
+    whole.reshape(-1)[: len(values)] = values
+    usual: Floats = np.nanmedian(whole[: periods + (rest > 0)], axis=0)
+    return usual
 
 
 def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
@@ -253,12 +261,16 @@ def _lags(begun: Ints, ended: Ints, most: int) -> list[int]:
     return sorted({*best.tolist(), *divisors})
 
 
-def groups_of(edges: Sequence[Edge]) -> list[Group]:
-    """The jobs, in the order of their first message."""
+def groups_of(edges: Sequence[Edge], unreliable: str | None = None) -> list[Group]:
+    """The jobs, in the order of their first message.
+
+    unreliable: why messages may be missing, so that no steps are looked for.
+    """
     groups: list[Group] = []
     for component in components(edges):
-        if not _may_be_job(component):
-            groups.append(Group(component, epochs=[_without_steps(component)], reason=_NO_JOB))
+        if unreliable is not None or not _may_be_job(component):
+            reason = unreliable or _NO_JOB
+            groups.append(Group(component, epochs=[_without_steps(component)], reason=reason))
             continue
         rest: list[Edge] = []
         reasons: list[str] = []
@@ -296,10 +308,13 @@ def _in_step(group: Group, other: Group) -> bool:
     if group.reason is not None or other.reason is not None:
         return False
     ends, others = (_step_ends(one) for one in (group, other))
-    nearest = np.abs(ends[:, None] - others[None, :]).argmin(axis=1)
-    pairs = np.unique(nearest, return_index=True)
-    ends, others = ends[pairs[1]], others[pairs[0]]
-    if len(ends) < _FEWEST_TOGETHER or group.rhythm is None:
+    if min(len(ends), len(others)) < _FEWEST_TOGETHER or group.rhythm is None:
+        return False
+    after = np.clip(np.searchsorted(others, ends), 1, len(others) - 1)
+    nearest = after - (ends - others[after - 1] <= others[after] - ends)
+    nearest, first = np.unique(nearest, return_index=True)
+    ends, others = ends[first], others[nearest]
+    if len(ends) < _FEWEST_TOGETHER:
         return False
     apart = (ends - others).astype(np.float64)
     period = group.rhythm.period_ns
@@ -494,12 +509,9 @@ def _group(members: list[Edge], own: Mapping[int, Rhythm], rhythm: Rhythm, clock
 
 def _longest_pause(edge: Edge, rhythm: Rhythm) -> tuple[int, float]:
     """After how many messages of a period the longest of its usual pauses is, and that pause."""
-    pauses = edge.begun_ns[1:] - edge.ended_ns[:-1]
-    usual = [
-        float(np.median(pauses[at - 1 :: rhythm.messages])) for at in range(1, rhythm.messages + 1)
-    ]
+    usual = _usual(edge.begun_ns[1:] - edge.ended_ns[:-1], rhythm.messages)
     longest = int(np.argmax(usual))
-    return (longest + 1) % rhythm.messages, usual[longest]
+    return (longest + 1) % rhythm.messages, float(usual[longest])
 
 
 def _starts(edge: Edge, rhythm: Rhythm) -> Ints:
@@ -844,7 +856,7 @@ def _after_marker(clock: _Clock) -> int | None:
     m = clock.rhythm.messages
     if clock.bytes is None or len(clock.bytes) < m:
         return None
-    sizes = np.array([np.median(clock.bytes[at::m]) for at in range(m)])
+    sizes = _usual(clock.bytes, m)
     small = sizes * _MARKER < sizes.max()
     ends = np.flatnonzero(small & ~np.roll(small, -1))
     if len(ends) != 1 or 2 * small.sum() >= m:
@@ -858,12 +870,13 @@ def _walk(pauses: _Pauses, m: int, phase: int) -> Ints:
     at = int(np.flatnonzero(count % m == phase)[0])
     bounds = [at]
     while True:
-        miss = np.abs(count - (count[at] + m))
-        ahead = np.flatnonzero(miss <= near)
-        ahead = ahead[ahead > at]
+        wanted = count[at] + m
+        since, until = np.searchsorted(count, (wanted - near, wanted + near + 1))
+        ahead = np.arange(max(since, at + 1), until)
         if not len(ahead):
             return pauses.until_ns[bounds]
-        at = int(ahead[np.lexsort((-pauses.lasting_ns[ahead], miss[ahead]))[0]])
+        miss = np.abs(count[ahead] - wanted)
+        at = int(ahead[np.lexsort((-pauses.lasting_ns[ahead], miss))[0]])
         bounds.append(at)
 
 

@@ -50,6 +50,8 @@ _APART_NS: Final = 2_000_000
 """What clocks of different taps may differ by."""
 _MOST_SENDS: Final = 20_000
 """Of a job, in its result: of more steps only the newest and the longest say what ranks do."""
+_MOST_OTHERS: Final = 100
+"""Components listed that nothing shows to be a training job."""
 _MARGIN: Final = 1.1
 """Packets reach the taps after they leave, and their last hop does not show."""
 _HIDDEN: Final = 0.35
@@ -74,9 +76,11 @@ class Sources:
     """By flow: last packet of a message that is not complete."""
     lossy: Collection[int]
     """Flows with lost or retransmitted packets."""
-    until_ns: int
-    """End of the captures."""
+    until_ns: Mapping[int, int]
+    """By flow: until when a tap that sees it captures."""
     taps: int
+    unreliable: str | None = None
+    """Why messages may be missing: then no steps are looked for."""
 
 
 class Slowdown(NamedTuple):
@@ -89,8 +93,6 @@ class Slowdown(NamedTuple):
     usual_ns: float
     """What a step lasts before."""
     cost_ns: float
-    source: str | None
-    """Address that sends or receives all messages that are slower on the wire; None: unknown."""
 
 
 class TrainingJobs(NamedTuple):
@@ -102,10 +104,23 @@ class TrainingJobs(NamedTuple):
 
 def training_jobs(sources: Sources) -> TrainingJobs:
     """The jobs that the messages show."""
-    groups = groups_of(edges_of(sources.messages, sources.flows, sources.grants))
+    edges = edges_of(sources.messages, sources.flows, sources.grants)
+    groups = _listed(groups_of(edges, sources.unreliable))
     found = [_Job(sources, group, number) for number, group in enumerate(groups)]
     jobs = [job.result() for job in found]
     return TrainingJobs(jobs, [slow for job in found for slow in job.slowdowns])
+
+
+def _listed(groups: Sequence[Group]) -> list[Group]:
+    """All with steps or grants, and the first ones of the others."""
+    shown: list[Group] = []
+    others = 0
+    for group in groups:
+        is_job = group.reason is None or any(edge.grants is not None for edge in group.edges)
+        others += not is_job
+        if is_job or others <= _MOST_OTHERS:
+            shown.append(group)
+    return shown
 
 
 class _Steps(NamedTuple):
@@ -145,7 +160,6 @@ class _Job:
         self._is_ring = patterns <= {"ring"}
         self._has_alike_ranks = self._is_ring or all(map(_is_chain, self._chains))
         self._may_blame = self._has_alike_ranks or patterns <= {"ring", "tree"}
-        self._is_exchange = patterns == {"exchange"}
         self.slowdowns: list[Slowdown] = []
 
     def result(self) -> TrainingJob:
@@ -155,13 +169,10 @@ class _Job:
         iterations = None if group.reason else self._iterations(steps)
         runs = self._runs(steps)
         self.slowdowns = [
-            Slowdown(
-                self._number, run.from_step, run.until_step, run.usual_ns, run.cost_ns,
-                None if run.address is None else sources.addresses[run.address],
-            )
+            Slowdown(self._number, run.from_step, run.until_step, run.usual_ns, run.cost_ns)
             for run in runs
             if run.cause == "slow_transfers"
-        ]  # fmt: skip
+        ]
         stragglers = [
             self._straggler(run, run.address)
             for run in runs
@@ -320,12 +331,9 @@ class _Job:
         receivers = {edge.dst for edge in part.epoch.edges}
         if len(senders | receivers) < 3:
             return nothing, nothing, nothing
-        rings = self._is_ring or self._is_exchange
-        if len(senders) < 3 or not rings or senders != receivers or not part.line.is_complete:
+        if len(senders) < 3 or not self._is_ring or not part.line.is_complete:
             return np.zeros(steps), busy, nothing
         total = np.where(np.isnan(transfer).any(axis=1), busy, transfer.sum(axis=1))
-        if self._is_exchange:
-            return total, total, total
         last = np.nan_to_num(transfer[:, -1], nan=0.0)
         low = last * self._least_part(part, senders)
         idle = part.epoch.bounds_ns[1:-1] - part.last_ns[:-1]
@@ -543,15 +551,17 @@ class _Job:
             if after is not None:
                 again = {edge.flow for edge in epoch.edges} & {edge.flow for edge in after.edges}
                 how = "silence" if again else "restart"
-            elif self._is_silent_after(ended):
+            elif self._is_silent_after(epoch):
                 how = "silence"
             epochs.append(JobEpoch(begun, ended, how))  # type: ignore[arg-type]
         return epochs
 
-    def _is_silent_after(self, ended_ns: int) -> bool:
+    def _is_silent_after(self, epoch: Epoch) -> bool:
+        """Whether all taps that see the job capture on for a while, and see nothing of it."""
         rhythm = self._group.rhythm
-        silence = self._sources.until_ns - ended_ns
-        return rhythm is not None and silence > SILENT_PERIODS * rhythm.period_ns
+        ended = max(int(edge.ended_ns.max()) for edge in epoch.edges)
+        until = min(self._sources.until_ns.get(edge.flow, 0) for edge in epoch.edges)
+        return rhythm is not None and until - ended > SILENT_PERIODS * rhythm.period_ns
 
     def _hang(self) -> Hang | None:
         """The last time that the job stops within a step."""
@@ -562,7 +572,7 @@ class _Job:
             epoch = group.epochs[number]
             following = group.epochs[number + 1 :]
             ended = max(int(edge.ended_ns.max()) for edge in epoch.edges)
-            if not following and not self._is_silent_after(ended):
+            if not following and not self._is_silent_after(epoch):
                 continue
             if epoch.rest_from_ns is None:
                 continue

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Floats, Ints
 from ..results.jobs import Cause
-from .steps import Edge, Epoch, bundles_of
+from .steps import Edge, Epoch, bundles_of, shape_of
 
 COSTLY: Final = 0.035
 """Of a step: a delay below that is the ordinary jitter of computing."""
@@ -101,8 +101,9 @@ def _median(values: Floats, axis: int) -> Floats:
 def timeline(epoch: Epoch) -> Timeline:
     """The collectives of each step, by the numbers of messages that each edge sends in them.
 
-    A rank that always waits for the first message of another one, as a parent in a tree does for
-    that of its child, is ready when that message has come.
+    In a tree, a rank that always waits for the first message of another one, as a parent does for
+    that of its child, is ready when that message has come. In a ring no rank waits for another one
+    before its first message: one that comes after it in all steps is late.
     """
     edges, bounds = [bundle.whole for bundle in bundles_of(epoch.edges)], epoch.bounds_ns
     origin = int(bounds[0]) if len(bounds) else 0
@@ -121,6 +122,8 @@ def timeline(epoch: Epoch) -> Timeline:
     moving = np.full((steps, len(edges)), np.nan)
     payload, last_messages = np.zeros(count), 0
     inputs: list[tuple[int, Floats]] = []
+    pairs = {(edge.src, edge.dst) for edge in edges}
+    both_ways = set() if shape_of(pairs)[0] == "ring" else pairs & {(b, a) for a, b in pairs}
     place = {rank: at for at, rank in enumerate(ranks)}
     for e, (edge, at, part) in enumerate(zip(edges, sent, parts, strict=True)):
         if steps and len(edge.begun_ns):
@@ -136,7 +139,7 @@ def timeline(epoch: Epoch) -> Timeline:
         arrived = (edge.begun_ns[np.minimum(begins, most)] - origin).astype(np.float64)
         done = np.maximum.accumulate(edge.ended_ns - origin)[np.minimum(ends, most)].astype(float)
         came = (edge.ended_ns[np.minimum(begins, most)] - origin).astype(np.float64)
-        if edge.dst in place:
+        if (edge.src, edge.dst) in both_ways:
             inputs.append((place[edge.dst], came))
         odd = np.abs(each - np.median(each)) > _FEW_MISSING * np.median(each)
         arrived[odd] = done[odd] = np.nan
@@ -258,9 +261,8 @@ class Blame(NamedTuple):
     """A rank, and what it costs a step."""
 
     rank: int
+    """Index in `Timeline.ranks`."""
     cause: Cause
-    share: float
-    """Of what the step lasts longer, that the delay of this rank explains."""
 
 
 class Verdicts(NamedTuple):
@@ -270,8 +272,6 @@ class Verdicts(NamedTuple):
     """What a step lasts without faults; NaN: unknown."""
     slow: Bools
     """bool[steps]: it lasts longer than its jitter explains."""
-    extra_ns: Floats
-    """float64[steps]: by how much; NaN in the first step."""
     blamed: list[Blame | None]
     """Of each slow step; None: no rank explains it."""
     network: list[bool]
@@ -308,7 +308,7 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
     network = [False] * len(durations)
     fine = ~slow
     if not slow.any() or not fine.any():
-        return Verdicts(usual, slow, extra, blamed, network)
+        return Verdicts(usual, slow, blamed, network)
     late = _excess(line.delay, fine).sum(axis=1)
     late_grants = _excess(line.granted, fine).sum(axis=1)
     moved = np.nansum(line.transfer - _median(line.transfer[fine], 0), axis=1)
@@ -325,10 +325,10 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
         if late[step, rank] >= 0.5 * extra[step] and alone and is_costly:
             launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
             cause: Cause = "late_grants" if launched_late else "late_data"
-            blamed[step] = Blame(rank, cause, float(late[step, rank] / extra[step]))
+            blamed[step] = Blame(rank, cause)
         elif moved[step] >= 0.5 * extra[step] and line.is_complete:
             network[step] = True
-    return Verdicts(usual, slow, extra, blamed, network)
+    return Verdicts(usual, slow, blamed, network)
 
 
 def _excess(values: Floats, fine: Bools) -> Floats:

@@ -226,10 +226,22 @@ class Pipeline:
                 owners[number] = known
         return owners
 
-    def _training_jobs(self, owners: Mapping[int, Owner], flows: Sequence[Flow]) -> TrainingJobs:
+    def _training_jobs(
+        self,
+        owners: Mapping[int, Owner],
+        flows: Sequence[Flow],
+        captures: Sequence[CaptureSummary],
+        now_ns: int | None,
+    ) -> TrainingJobs:
         measuring, log = self.measuring, self.measuring.messages.log
         if log is None:
             return TrainingJobs([], [])
+        ends = {tap.name: capture.last_time_ns for capture in captures for tap in capture.taps}
+        unreliable = None
+        if measuring.filtered or measuring.captured_in_part:
+            unreliable = "a filter is set: messages may be missing"
+        elif any(flow.sampling is not UNSET for flow in flows):
+            unreliable = "the captures hold samples: messages are missing"
         sources = Sources(
             messages=log.messages(),
             flows=measuring.tracker.flows,
@@ -240,10 +252,17 @@ class Pipeline:
             lossy={
                 flow.id
                 for flow in flows
-                if flow.retransmitted_packets or flow.recovered_packets or flow.missing_packets
+                if flow.retransmitted_packets
+                or flow.recovered_packets
+                or flow.missing_packets
+                or flow.lost_between_taps
             },
-            until_ns=measuring.clock.now_ns or 0,
+            until_ns={
+                flow.id: now_ns or max((ends.get(tap) or 0 for tap in flow.taps), default=0)
+                for flow in flows
+            },
             taps=len(self.registry.taps),
+            unreliable=unreliable,
         )
         return training_jobs(sources)
 
@@ -264,6 +283,7 @@ class Pipeline:
         options, measuring, registry = self.options, self.measuring, self.registry
         joined = self.join_logs()
         owners = self._with_known_ranks(merge_owners(self.find_host_owners(), joined.owners))
+        now_ns = None if complete else self.find_present_ns()
         summary = Summary(
             measuring,
             registry,
@@ -271,7 +291,7 @@ class Pipeline:
             owners,
             plane_by=options.plane_by,
             fabric=options.fabric,
-            now_ns=None if complete else self.find_present_ns(),
+            now_ns=now_ns,
         )
         captures = self.summarize_captures(complete)  # with the names that links have now
         flows = summary.flows()
@@ -294,7 +314,7 @@ class Pipeline:
         mrc = None if summary.mrc is None else summary.mrc.whole(self.uses_outer_labels())
         imbalance = summary.imbalance()
         hops, losses, clocks = summary.hops()
-        jobs = self._training_jobs(owners, flows)
+        jobs = self._training_jobs(owners, flows, captures, now_ns)
         case = Case(
             measuring=measuring,
             registry=registry,

@@ -328,6 +328,84 @@ def test_nobody_is_blamed_for_a_slow_network() -> None:
     assert [step for step, slow in enumerate(verdicts.network) if slow] == [8, 9]
 
 
+def sources_of(edges: list[Edge], until_ns: dict[int, int], **options: Any) -> Sources:
+    """What an analysis of these edges, and of their grants, has."""
+    messages, flows = [], np.zeros(1100, FLOW)
+    flows["peer"] = -1
+    for edge in edges:
+        part = np.zeros(len(edge.begun_ns), MESSAGE)
+        part["begun_ns"], part["ended_ns"], part["bytes"] = (
+            edge.begun_ns, edge.ended_ns, edge.bytes,
+        )  # fmt: skip
+        part["flow"] = edge.flow
+        granted = np.zeros(len(edge.granted_ns), MESSAGE)
+        granted["begun_ns"] = granted["ended_ns"] = edge.granted_ns
+        granted["bytes"], granted["may_grant"], granted["flow"] = 64, 1, edge.grants
+        messages += [part, granted]
+        flows[edge.flow]["src"], flows[edge.flow]["dst"] = edge.src, edge.dst
+        flows[edge.grants]["peer"], flows[edge.flow]["peer"] = edge.flow, edge.grants
+    whole = np.concatenate(messages)
+    return Sources(
+        messages=whole[np.lexsort((whole["begun_ns"], whole["flow"]))],
+        flows=flows,
+        addresses=[f"10.0.0.{number}" for number in range(10)],
+        grants={},
+        owners={},
+        open_ns={},
+        lossy=set(),
+        until_ns=until_ns,
+        taps=options.pop("taps", 1),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("late", range(4))
+def test_a_rank_that_is_late_in_all_steps_is_named(late: int) -> None:
+    (job,) = training_jobs(sources_of(late_ring(late, 6.0, range(12), False), {})).jobs
+    (straggler,) = job.stragglers
+    assert (straggler.address, straggler.from_step, straggler.until_step) == (
+        f"10.0.0.{late}", 0, 11,
+    )  # fmt: skip
+
+
+def cut(edge: Edge, count: int) -> Edge:
+    """An edge whose capture ends after this number of messages."""
+    return edge._replace(
+        begun_ns=edge.begun_ns[:count],
+        ended_ns=edge.ended_ns[:count],
+        bytes=edge.bytes[:count],
+        granted_ns=edge.granted_ns[:count],
+    )
+
+
+@pytest.mark.parametrize("runs_on", [True, False])
+def test_a_tap_that_ends_within_a_step_is_no_hang(runs_on: bool) -> None:
+    """Three ranks are silent after some messages of step 6, one rank earlier: a hang, but only if
+    the taps capture on."""
+    edges = ring([1, 2, 3, 4], 0, steps=12, pauses_ms=[20, 0.1, 0.1, 0.1])
+    edges = [cut(edge, 24 if edge.src == 3 else 26) for edge in edges]
+    edges = [e._replace(granted_ns=e.granted_ns[:24]) if e.dst == 3 else e for e in edges]
+    ends = {edge.flow: int(edge.ended_ns[-1]) for edge in edges}
+    until = {flow: end + 500 * MS * runs_on for flow, end in ends.items()}
+    (job,) = training_jobs(sources_of(edges, until)).jobs
+    assert (job.hang is not None) == runs_on
+    if job.hang is not None:
+        assert [rank.address for rank in job.hang.missing] == ["10.0.0.3"]
+
+
+def test_where_messages_may_be_missing_there_are_no_steps() -> None:
+    edges = ring([1, 2, 3, 4], 0, steps=12, pauses_ms=[20, 0.1, 0.1, 0.1])
+    (job,) = training_jobs(sources_of(edges, {}, unreliable="a filter is set")).jobs
+    assert (job.iterations, job.iterations_reason) == (None, "a filter is set")
+
+
+def test_a_filter_takes_the_steps_away() -> None:
+    (folder,) = RUNS.glob("h2*")
+    analysis = analyzed(*folder.glob("*.pcap.zst"), filter="ip.src == 10.1.5.10")
+    assert all("filter" in (job.iterations_reason or "") for job in analysis.jobs)
+    assert analysis.diagnosis.findings == []
+
+
 # --- the log of messages ------------------------------------------------------------------------
 
 
@@ -427,7 +505,7 @@ def test_any_messages_give_a_result(
         owners={},
         open_ns={2: 5},
         lossy=set(),
-        until_ns=1 << 61,
+        until_ns=dict.fromkeys(range(8), 1 << 61),
         taps=1,
     )
     found = training_jobs(sources)
