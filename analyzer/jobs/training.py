@@ -106,7 +106,9 @@ def training_jobs(sources: Sources) -> TrainingJobs:
     """The jobs that the messages show."""
     edges = edges_of(sources.messages, sources.flows, sources.grants)
     groups = _listed(groups_of(edges, sources.unreliable))
-    found = [_Job(sources, group, number) for number, group in enumerate(groups)]
+    of_jobs = Counter(a for group in groups if group.reason is None for a in group.addresses)
+    shared = {address for address, jobs in of_jobs.items() if jobs > 1}
+    found = [_Job(sources, group, number, shared) for number, group in enumerate(groups)]
     jobs = [job.result() for job in found]
     return TrainingJobs(jobs, [slow for job in found for slow in job.slowdowns])
 
@@ -152,8 +154,10 @@ class _Run(NamedTuple):
 class _Job:
     """One job on its way to a result."""
 
-    def __init__(self, sources: Sources, group: Group, number: int) -> None:
+    def __init__(self, sources: Sources, group: Group, number: int, shared: set[int]) -> None:
+        """shared: addresses of several jobs, whose messages slow each other down."""
         self._sources, self._group, self._number = sources, group, number
+        self._shared = shared
         self._ranks = self._named_ranks()
         self._groups = self._patterns()
         patterns = {part.pattern for part in self._groups}
@@ -509,9 +513,8 @@ class _Job:
             return None
         senders = {edge.src for edge in slow}
         common = set.intersection(*({edge.src, edge.dst} for edge in slow))
-        if len(senders) == 1:
-            return senders.pop()
-        return common.pop() if len(common) == 1 else None
+        suspects = senders if len(senders) == 1 else common
+        return suspects.pop() if len(suspects) == 1 and not suspects & self._shared else None
 
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""
@@ -580,7 +583,10 @@ class _Job:
             if any(e.flow in again and e.flow in self._sources.lossy for e in epoch.edges):
                 continue  # it waited for retransmissions
             until = min((int(e.begun_ns[0]) for f in following[:1] for e in f.edges), default=None)
-            return Hang(ended, until, self._missing(epoch))
+            missing = self._missing(epoch)
+            restarted = until is not None and not again & {e.flow for e in epoch.edges}
+            if missing or restarted:  # else the job may have ended
+                return Hang(ended, until, missing)
         return None
 
     def _missing(self, epoch: Epoch) -> list[MissingRank]:
