@@ -385,7 +385,7 @@ class _Job:
         """Of each step: the wait of the median rank, and the address that most of it is for.
 
         Only a rank whose own delay is longer than that of the others is named: its inputs were
-        there.
+        there. Where a part of the ranks shows, another one may be later: nobody is named.
         """
         line, steps = part.line, len(part.last_ns)
         if not self._has_alike_ranks or len(line.ranks) < 3 or np.isnan(line.waits).all():
@@ -407,7 +407,7 @@ class _Job:
                     total[latest] += float(waits[step, at])
             wait = float(waits[step].sum())
             most = max(total, key=lambda rank: total[rank], default=None)
-            named = most is not None and total[most] >= COSTLY * usual
+            named = most is not None and total[most] >= COSTLY * usual and line.is_complete
             result.append((wait, line.ranks[most] if named and most is not None else None))
         return result
 
@@ -494,8 +494,11 @@ class _Job:
                 usual = _usual_before(part, first)
                 cost = float(np.nansum(part.durations[first : first + count] - usual))
                 cause = Counter(causes).most_common(1)[0][0]
+                address = reason[0]
+                if count == 1 and not line.is_complete:  # one step of a part of the ranks
+                    address, cause = None, "slow_transfers"
                 until = start + first + count - 1
-                runs.append(_Run(reason[0], cause, usual, start + first, until, cost))
+                runs.append(_Run(address, cause, usual, start + first, until, cost))
             first += count
         return runs
 
