@@ -495,7 +495,8 @@ class _Job:
                 cost = float(np.nansum(part.durations[first : first + count] - usual))
                 cause = Counter(causes).most_common(1)[0][0]
                 address = reason[0]
-                if count == 1 and not line.is_complete:  # one step of a part of the ranks
+                doubtful = not line.is_complete or address in self._shared
+                if count == 1 and doubtful:  # another rank or job may delay a single step
                     address, cause = None, "slow_transfers"
                 until = start + first + count - 1
                 runs.append(_Run(address, cause, usual, start + first, until, cost))
