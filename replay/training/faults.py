@@ -110,8 +110,12 @@ def parse_faults(
         if o.get("job", names[0]) not in names:
             raise UsageError(f"{o.where}: there is no job {o['job']!r}; {choices(o['job'], names)}")
         at = names.index(o.get("job", names[0]))
+        if "link" in o and "rank" in o:
+            raise UsageError(f"{o.where}: link and rank cannot be combined")
         who = _ranks(o, plans[at]) if "link" not in o and kind != "congested-link" else ()
         if kind in _RANK_KINDS:
+            if kind == "hang" and Faults(tuple(ranks)).hang_of(plans[at].name):
+                raise UsageError(f"{o.where}: {plans[at].name} hangs twice; join ranks by +")
             ranks.append(_rank_fault(kind, o, plans[at], who))
             if "lost-steps" in o and "restart" not in o:
                 raise UsageError(f"{o.where}: lost-steps needs restart=TIME")
@@ -145,7 +149,7 @@ def _rank_fault(kind: str, o: Options, plan: Plan, ranks: tuple[int, ...]) -> Ra
         o.whole("until", "", first + 1) if "until" in o else None,
         o.number("factor", "1.5", 0.1, 100),
         o.time_ps("delay", "5ms"),
-        "kernel" in o and o.switched_on("kernel"),
+        o.switched_on("kernel", "no"),
     )
 
 
@@ -204,6 +208,7 @@ def parse_taps(text: str, fabric: Fabric, hosts: Sequence[int]) -> list[Tap]:
     """`leaf1`: all links of a leaf to other switches; `uplinks`: of all leaves, at the leaves;
     `hosts`: interfaces of these hosts; or links and nodes joined by +."""
     names, switches = fabric.nodes.names, fabric.switches
+    ports = np.count_nonzero(fabric.attachments.access_link >= 0, axis=1)
     source, target = fabric.links.source, fabric.links.target
     taps: list[Tap] = []
     for part in text.split("+"):
@@ -222,7 +227,8 @@ def parse_taps(text: str, fabric: Fabric, hosts: Sequence[int]) -> list[Tap]:
             if not chosen:
                 continue
             node = b if part == names[b] else a
-            label = names[a] if not inner else f"{names[a]}-{names[b]}"
+            is_only = not inner and ports[a - switches] == 1
+            label = names[a] if is_only else fabric.link_name(link).replace(">", "-")
             taps.append(Tap(label, (link, back), node))
         if len(taps) == before:
             raise UsageError(f"--taps: {part!r} has no links; use uplinks, hosts, or names")

@@ -87,6 +87,8 @@ class Plan:
     """Name of the job on whose hosts it runs."""
     start_ps: int
     layout: str
+    clip: bool
+    """A tiny all-reduce ends the step."""
 
 
 def parse_plan(text: str, number: int) -> Plan:
@@ -98,9 +100,6 @@ def parse_plan(text: str, number: int) -> Plan:
     defaults = {**COMMON, **OF_KIND[kind]}
     given.check_known([*defaults, "name", "with"], f"job:kind={kind} has no key")
     o = given.with_defaults(defaults)
-    for key, words in (("place", PLACEMENTS), ("nccl", LAYOUTS)):
-        if o[key] not in words:
-            raise UsageError(f"job: {key} is one of {', '.join(words)}, not {o[key]!r}")
     plan = Plan(
         name=o.get(
             "name", chr(ord("a") + number % 26) + (str(number // 26) if number > 25 else "")
@@ -118,10 +117,11 @@ def parse_plan(text: str, number: int) -> Plan:
         jitter=o.share("jitter"),
         pauses=o.share("pauses"),
         launch=o.share("launch"),
-        place=o["place"],
+        place=o.word("place", *PLACEMENTS),
         beside=o.get("with"),
         start_ps=o.time_ps("start"),
-        layout=o["nccl"],
+        layout=o.word("nccl", *LAYOUTS),
+        clip=o.switched_on("clip"),
     )
     if not 0 < plan.compute_ps <= MOST_PS // plan.steps:
         raise UsageError("job: compute is above 0 and at most an hour over all steps")
@@ -202,8 +202,7 @@ class _Trainer:
         self.plan, self.made, self.nccl = plan, made, made.nccl
         self.faults = [fault for fault in faults if fault.job == plan.name]
         self.every = tuple(range(plan.ranks))
-        name = sum(ord(letter) << 8 * i for i, letter in enumerate(plan.name[:7]))
-        self._seed = (*seed, name)
+        self._seed = (*seed, int.from_bytes(plan.name.encode(), "little"))
         self.step = 0
         self._drawn = dict.fromkeys(self.every, 0)
         self.cpu: dict[int, list[int]] = {rank: [] for rank in self.every}
@@ -311,7 +310,7 @@ class _Trainer:
 
     def end(self) -> None:
         """A tiny all-reduce if gradients are clipped, then the optimizer."""
-        if self.plan.options.get("clip") == "yes":
+        if self.plan.clip:
             for rail in self.rails:
                 self.all_reduce(rail, CLIP_BYTES)
         self.made.ends.append({rank: self.stream[rank][0] for rank in self.every})

@@ -218,6 +218,9 @@ class _Truth:
             usual = _durations(self.clean, of)
         rows = np.flatnonzero((self.wire.generation == index) & (self.wire.messages.kind == DATA))
         rows = rows[self.seen_ns[rows] >= 0]
+        of_step: dict[int, list[Collective]] = defaultdict(list)
+        for each in generation.trained.nccl.collectives:
+            of_step[each.step].append(each)
         for at, begins in enumerate(generation.trained.begins):
             number = generation.trained.first_step + at
             starts = [self.run.end(generation, node) for node in begins.values()]
@@ -245,14 +248,15 @@ class _Truth:
                     "network_percent": round(network / duration * 100, 2),
                     "fault_ns": None if without is None else (duration - without) // PS,
                 }
-                step |= self._last(generation, number)
+                step |= self._last(generation, of_step[number])
             yield step
 
-    def _last(self, generation: Generation, step: int) -> Json:
+    def _last(self, generation: Generation, collectives: list[Collective]) -> Json:
+        """collectives: of one step."""
         waits: dict[int, float] = defaultdict(float)
-        for each in generation.trained.nccl.collectives:
+        for each in collectives:
             arrivals = self._arrivals(generation, each)
-            if each.step == step and each.kind != "send_recv" and min(arrivals.values()) >= 0:
+            if each.kind != "send_recv" and min(arrivals.values()) >= 0:
                 last = max(arrivals, key=lambda rank: arrivals[rank])
                 waits[last] += arrivals[last] - median(arrivals.values())
         last_rank = max(waits, key=lambda rank: waits[rank]) if waits else None

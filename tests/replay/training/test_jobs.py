@@ -7,8 +7,9 @@ import pytest
 from training_runs import FABRIC
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.training.faults import parse_faults, parse_taps
-from rocescope.replay.training.jobs import _one_forward_one_backward, parse_plan
+from rocescope.replay.training.jobs import _one_forward_one_backward, parse_plan, train
 from rocescope.replay.training.run import hosts_of
 
 
@@ -23,7 +24,9 @@ from rocescope.replay.training.run import hosts_of
         ("job:ranks=6,nics=4", "no two or more hosts of nics=4"),
         ("job:kind=pipeline,ranks=8,nics=2", "nics is for"),
         ("job:compute=0", "compute is above 0"),
-        ("job:nccl=2.19", "nccl is one of 2.26, 2.20"),
+        ("job:nccl=2.19", "nccl=2.19: use 2.26 or 2.20"),
+        ("job:place=near", "place=near: use packed or spread or random"),
+        ("job:clip=on", "clip=on: use yes or no"),
         ("job:ranks", "'ranks' is not key=value (column 5)"),
     ],
 )
@@ -46,6 +49,7 @@ def test_a_wrong_job_has_one_clear_error(text: str, words: str) -> None:
         ("congested-link:link=leaf1>spine9", "spine9"),
         ("loss:link=leaf1>spine1,from=soon", "soon"),
         ("loss:link=leaf1>spine1,from=3,until=3", "until=3 is not after from=3"),
+        ("loss:link=leaf1>spine1,rank=1", "link and rank cannot be combined"),
         ("hang:rank=1,from=3,lost-steps=1", "lost-steps needs restart"),
         ("hang:rank=1,from=3,restart=1s,lost-steps=4", "lost-steps"),
     ],
@@ -55,6 +59,23 @@ def test_a_wrong_fault_has_one_clear_error(text: str, words: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_faults([text], plans, hosts_of(plans, FABRIC, 1), FABRIC)
     assert words in str(error.value)
+
+
+def test_a_job_hangs_once() -> None:
+    plans = [parse_plan("job:", 0), parse_plan("job:with=a", 1)]
+    hosts = hosts_of(plans, FABRIC, 1)
+    parse_faults(["hang:rank=1", "hang:job=b,rank=1"], plans, hosts, FABRIC)
+    with pytest.raises(UsageError, match="a hangs twice"):
+        parse_faults(["hang:rank=1", "hang:rank=2,restart=1s"], plans, hosts, FABRIC)
+
+
+def test_jobs_draw_compute_times_of_their_own() -> None:
+    """Also if their names begin alike."""
+
+    def drawn(name: str) -> list[int]:
+        return train(parse_plan(f"job:steps=1,name={name}", 0), [], 1).nccl._columns[2]
+
+    assert drawn("training1") != drawn("training2")
 
 
 def test_jobs_must_fit_on_the_hosts_and_have_names_of_their_own() -> None:
@@ -90,6 +111,15 @@ def test_taps_by_name() -> None:
     assert names("leaf2-spine1+host3-leaf1") == ["host3", "leaf2-spine1"]
     with pytest.raises(UsageError):
         names("leaf7")
+
+
+def test_taps_have_names_of_their_own() -> None:
+    """Several interfaces of a host, and parallel links."""
+    planes = parse_fabric("multi-plane:planes=2,leaves=2,spines=2,hosts=2,rate=1G")
+    taps = parse_taps("hosts+uplinks", planes, range(4))
+    assert len({tap.name for tap in taps}) == len(taps) == 16
+    for tap in taps:
+        assert set(tap.links) == set(planes.find_links(tap.name).tolist())
 
 
 def test_stages_of_a_pipeline_alternate_after_their_warm_up() -> None:
