@@ -11,20 +11,18 @@ from msgspec import UnsetType
 from .analyzer.errors import UsageError
 from .api import Aggregation, Analysis, Replay, Sweep
 from .replay.results import StrategyResult
-from .report.html import analysis_charts, job_charts, replay_charts
-from .report.html import analysis_charts as time_charts
-from .report.html import replay_charts as schemes
-from .report.html.drawing import Chart
+from .report.html import analysis_charts, replay_charts
+from .report.html.page import Chart
 
 
 def over_time(result: Analysis) -> Chart | None:
     """Wire rate, reordered, retransmitted and marked packets, with the findings."""
-    return time_charts.over_time(result.record)
+    return analysis_charts.over_time(result.record)
 
 
 def taps(result: Analysis) -> Chart | None:
     """Wire rate of each tap over time."""
-    return time_charts.taps_over_time(result.record)
+    return analysis_charts.taps_over_time(result.record)
 
 
 def paths(result: Analysis, number: int = 0) -> Chart | None:
@@ -54,7 +52,7 @@ def jobs(result: Analysis, number: int = 0) -> Chart | None:
     record = result.record
     if not 0 <= number < len(record.jobs):
         return None
-    return job_charts.ranks_in_steps(record.jobs[number], record)
+    return analysis_charts.ranks_in_steps(record.jobs[number], record)
 
 
 def strategies(result: Replay) -> Chart | None:
@@ -80,17 +78,17 @@ def seeds(result: Sweep) -> Chart:
 
 def completions(result: Aggregation) -> Chart | None:
     """Mean completion time of jobs by scheme: over memory, or bars with one size of memory."""
-    return schemes.completions_aggregation(result.record)
+    return replay_charts.completions_aggregation(result.record)
 
 
 def memory(result: Aggregation) -> Chart | None:
     """Switch memory in use over time, and the useful part of it, by scheme."""
-    return schemes.occupancy(result.record)
+    return replay_charts.occupancy(result.record)
 
 
 def fullest_links(result: Aggregation) -> Chart | None:
     """Bytes on the fullest link, by scheme."""
-    return schemes.on_links(result.record)
+    return replay_charts.on_links(result.record)
 
 
 def _strategy(result: Replay, name: str) -> StrategyResult:

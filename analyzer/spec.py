@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from .errors import UsageError
-from .units import (
+from .words import (
+    choices,
     parse_duration,
     parse_number,
     parse_ratio,
@@ -14,7 +15,6 @@ from .units import (
     parse_size,
     parse_whole,
 )
-from .words import choices
 
 _T = TypeVar("_T")
 PS = 1_000

@@ -16,7 +16,7 @@ import time
 from rocescope.replay.aggregation.jobs import parse_jobs, place
 from rocescope.replay.aggregation.request import parse_schemes
 from rocescope.replay.aggregation.run import Conditions, simulate
-from rocescope.replay.aggregation.scheme import AllReduce
+from rocescope.replay.aggregation.schemes import AllReduce
 from rocescope.replay.fabrics.parse import parse_fabric
 
 FABRIC = "leaf-spine:leaves=1,spines=1,hosts=72,rate=100G,delay=2500ns"

@@ -20,7 +20,7 @@ from bpf_runs import run_program
 from probes_generator import frame
 
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
+from rocescope.analyzer.wire.packets import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap, Taps
 from rocescope.probes import bpf

@@ -13,12 +13,10 @@ import zstandard
 from ..analyzer.decode.control import CmMessage
 from ..analyzer.errors import RocescopeError, UsageError, too_many_flows
 from ..analyzer.measures.congestion import CongestionArrays, CongestionMeasure
-from ..analyzer.measures.counters import Counters
 from ..analyzer.measures.hops.measure import HopMeasure, SampledTimes
 from ..analyzer.measures.hops.state import Passing
-from ..analyzer.measures.measuring import Measuring, PacketClock
-from ..analyzer.measures.message_log import GrantNames, MessageLog
-from ..analyzer.measures.messages import MessageArrays, MessageStatistics
+from ..analyzer.measures.measuring import Counters, Measuring, PacketClock
+from ..analyzer.measures.messages import GrantNames, MessageArrays, MessageLog, MessageStatistics
 from ..analyzer.measures.mrc import EntropyValues, MrcMeasure
 from ..analyzer.measures.mrc import State as MrcState
 from ..analyzer.measures.path_table import LaneRecords, PathLanes, PathTable

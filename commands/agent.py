@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import CaptureError, UsageError
 from ..analyzer.pipeline.threads import give_back_large_arrays
-from ..analyzer.units import parse_duration, parse_size
+from ..analyzer.words import parse_duration, parse_size
 from .options.capturing import Hook, Told, ended_by_signals, say
 from .options.reading import SELECTION, Selection
 from .table import Parameter

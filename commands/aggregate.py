@@ -9,8 +9,7 @@ from ..analyzer.errors import UsageError
 from .options.output import REPORT_OUTPUT, ReportOutput
 from .options.progress import reading_shown, steps_shown
 from .options.reading import JOB_LOGS, JobLogs
-from .options.replaying import CAPTURED, Captured
-from .options.taps import check_uncombined
+from .options.taps import CAPTURED, Captured, check_uncombined
 from .table import Parameter
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from ..analyzer.errors import UsageError, require
 from ..analyzer.summary.trust import ENDED_EARLY
-from ..analyzer.units import parse_duration, parse_rate
+from ..analyzer.words import parse_duration, parse_rate
 from .analyze_live import analyze_live
 from .options.capturing import CAPTURING, IDLE_AFTER, UNTIL, Capturing, Until, writable_later
 from .options.output import REPORT_OUTPUT, ReportFormat, ReportOutput, exit_code

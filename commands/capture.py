@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from ..analyzer.errors import RocescopeError, UsageError
-from ..analyzer.units import parse_duration, parse_size
+from ..analyzer.words import parse_duration, parse_size
 from .options.capturing import (
     CAPTURING,
     UNTIL,

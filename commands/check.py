@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
-from ..analyzer.units import parse_duration
+from ..analyzer.words import parse_duration
 from .options.output import OUTPUT, Output, ReportFormat, exit_code
 from .options.progress import shown
 from .options.reading import PORTS, Ports, mirror_options

@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from ..analyzer.errors import UsageError, require
-from ..analyzer.units import parse_duration, parse_rate
+from ..analyzer.words import parse_duration, parse_rate
 from .analyze import Severity, failed, write_analysis
 from .options.output import REPORT_OUTPUT, ReportOutput, exit_code
 from .options.progress import ProgressAs, shown, steps_shown

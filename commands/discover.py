@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
-from ..analyzer.units import parse_duration, parse_rate
+from ..analyzer.words import parse_duration, parse_rate
 from .options.output import ColorWhen, write_page, write_results
 from .options.progress import ProgressAs, new_bar, shows_bar
 from .table import Parameter

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from ..analyzer.errors import UsageError
-from ..analyzer.units import parse_duration, parse_rate, parse_size
 from ..analyzer.wire.bth import ROCE_UDP_PORT
+from ..analyzer.words import parse_duration, parse_rate, parse_size
 from ..report.whole_file import whole_file
 from .options.progress import ProgressAs, steps_shown
 from .options.taps import STANDARD_OUTPUT

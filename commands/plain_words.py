@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..kernels.records import NamedTuple
+from ..kernels.kernel import NamedTuple
 from .table import COMMANDS
 
 QUICK = ("analyze", "check", "export", "live", "recover-seed", "replay", "sweep", "tui")

@@ -11,7 +11,7 @@ from ..report.whole_file import whole_file
 from .options.output import REPORT_OUTPUT, ReportOutput
 from .options.progress import reading_shown, steps_shown
 from .options.reading import JOB_LOGS, JobLogs
-from .options.replaying import OFFERED, Offered
+from .options.taps import OFFERED, Offered
 from .table import Parameter
 
 if TYPE_CHECKING:

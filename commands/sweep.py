@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ..analyzer.errors import UsageError
 from .options.output import REPORT_OUTPUT, ReportOutput
 from .options.progress import reading_shown, steps_shown
-from .options.replaying import OFFERED, Offered
+from .options.taps import OFFERED, Offered
 from .table import Parameter
 
 if TYPE_CHECKING:

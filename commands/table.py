@@ -9,7 +9,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
-from ..kernels.records import NamedTuple
+from ..kernels.kernel import NamedTuple
 
 # Annotations of command arguments, without loading cyclopts.
 

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
-from ..analyzer.units import parse_duration
+from ..analyzer.words import parse_duration
 from .discover import answers_of
 from .options.output import REPORT_OUTPUT, ReportOutput
 from .options.progress import reading_shown
 from .options.reading import JOB_LOGS, JobLogs
-from .options.replaying import MAPPED, Mapped
-from .options.taps import check_inputs, input_name
+from .options.taps import MAPPED, Mapped, check_inputs, input_name
 from .table import Parameter, changed
 
 if TYPE_CHECKING:
@@ -181,8 +180,8 @@ def _job(logs: JobLogs) -> Job | None:
     patterns = logs.patterns()
     if not patterns:
         return None
-    from ..analyzer.jobs.files import named
     from ..analyzer.jobs.job import Job
+    from ..analyzer.jobs.lines import named
 
     return Job(named(patterns))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ..analyzer.capture.stored import is_stored
 from ..analyzer.errors import UnreadableInput, UsageError, require
-from ..analyzer.units import parse_duration
+from ..analyzer.words import parse_duration
 from .options.capturing import CAPTURING, IDLE_AFTER, Capturing, said_if_slow
 from .options.reading import (
     JOB_LOGS,

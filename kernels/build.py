@@ -23,8 +23,18 @@ from typing import Any
 
 from . import LibraryError, calls
 from .cache import module_digest
-from .libraries import BUILT, ROOMS, Library, identity, level
-from .signature import Declared, digest_of, shape_of, text_of, writeable
+from .libraries import (
+    BUILT,
+    ROOMS,
+    Declared,
+    Library,
+    digest_of,
+    identity,
+    level,
+    shape_of,
+    text_of,
+    writeable,
+)
 
 OBJECTS = os.environ.get("ROCESCOPE_KERNEL_OBJECTS") or os.path.join(BUILT, "objects")
 """The folder of object files, by a digest of all that they are made of."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .signature import blake2b
+from .libraries import blake2b
 
 BOUNDS_CHECK = os.environ.get("ROCESCOPE_BOUNDSCHECK") == "1"
 """Compile kernels with bounds checks: for the fuzz tests, several times slower."""

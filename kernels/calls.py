@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from .libraries import PACKAGE, ROOMS
-from .signature import Declared, digest_of, layout_of, scalar_of
+from .libraries import PACKAGE, ROOMS, Declared, digest_of, layout_of, scalar_of
 
 PREFIX = __name__.partition(".")[0] + "."
 """Of all modules; names in the files lack it."""

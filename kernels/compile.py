@@ -24,7 +24,7 @@ from numba.core.targetconfig import TargetConfig
 from numba.np.arrayobj import populate_array
 
 from . import calls, jit
-from .signature import Declared, shape_of, symbol_of, text_of, writeable
+from .libraries import Declared, shape_of, symbol_of, text_of, writeable
 
 _njit: Any = numba.njit  # its types in numba are incomplete
 _typeof: Any = numba.typeof

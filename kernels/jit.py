@@ -14,7 +14,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 from .cache import BOUNDS_CHECK, cache_base, remove_foreign, remove_unused
-from .signature import Declared, digest_of
+from .libraries import Declared, digest_of
 
 _base = cache_base()
 if _base is not None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, BinaryIO
 from ..analyzer.errors import RocescopeError
 from ..report import human
 from ..report.whole_file import whole_file
-from .host import Host
 from .screens.prompts import TextPrompt
 from .session.session import Session
+from .view_state import Host
 
 if TYPE_CHECKING:
-    from .session.packet_export import PacketExport
+    from .session.packets import PacketExport
 
 
 # Export files: tables, the report, the whole analysis.
@@ -103,8 +103,7 @@ class Exports:
     def _export_packets(self, path: Path) -> None:
         """Packets of the packets screen, else of the marked flows, else of the selected flow."""
         from .screens.packets import PacketsScreen
-        from .session.packet_export import PacketExport
-        from .session.packets import Wanted
+        from .session.packets import PacketExport, Wanted
 
         session = self._view.session
         if not session.paths:

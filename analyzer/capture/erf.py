@@ -8,8 +8,7 @@ Wireshark's wiretap/erf.c.
 from __future__ import annotations
 
 from ...kernels.kernel import Bytes, subkernel
-from ..wire.frames import LINKTYPE_ETHERNET, LINKTYPE_RAW, FrameColumns
-from ..wire.packets import I64
+from ..wire.packets import I64, LINKTYPE_ETHERNET, LINKTYPE_RAW, FrameColumns
 from . import framing
 
 HEADER_BYTES = 16

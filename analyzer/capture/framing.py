@@ -14,7 +14,8 @@ import numpy as np
 
 from ...kernels.kernel import Bytes, inlined
 from ..errors import UnreadableInput
-from ..wire.frames import (
+from ..wire.packets import (
+    I64,
     LINKTYPE_ETHERNET,
     LINKTYPE_RAW,
     SUPPORTED_LINK_TYPES,
@@ -22,7 +23,6 @@ from ..wire.frames import (
     FrameColumns,
     empty_columns,
 )
-from ..wire.packets import I64
 from .bytestream import Window
 
 # Names of link types, for messages about captures that cannot be decoded.

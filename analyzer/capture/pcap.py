@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import struct
 
-from ...kernels.kernel import Bytes, inlined, kernel
-from ...kernels.records import NamedTuple
-from ..wire.frames import FrameColumns
-from ..wire.packets import I64
+from ...kernels.kernel import Bytes, NamedTuple, inlined, kernel
+from ..wire.packets import I64, FrameColumns
 from ..wire.taps import Tap, Taps
 from . import framing
 from .bytestream import Window

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bytes, inlined, kernel
-from ...kernels.records import Record
+from ...kernels.kernel import Array, Bytes, Record, inlined, kernel
 from ..errors import UnreadableInput
-from ..wire.frames import FrameBatch, FrameColumns
-from ..wire.packets import I64
+from ..wire.packets import I64, FrameBatch, FrameColumns
 from ..wire.taps import MANY_TAPS, Tap, Taps
 from . import framing
 from .bytestream import Window

@@ -2,7 +2,7 @@
 
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
 Everything is little-endian, time stamps are nanoseconds; only a block written back into a
-big-endian section keeps its byte order. Live frames come from rings (`probes/packet_blocks.py`),
+big-endian section keeps its byte order. Live frames come from rings (`probes/rings.py`),
 frames of captures in bulk from `Laid`, single ones from `packet_block`.
 """
 

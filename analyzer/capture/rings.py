@@ -13,9 +13,9 @@ from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import NamedTuple
 from ..errors import NotACapture, UnreadableInput, UsageError
-from ..wire.frames import FrameBatch
+from ..wire.packets import FrameBatch
 from ..wire.taps import Gap, Taps
 from ..words import duration, printable
 from .bytestream import RawStream

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, Self
 
 from ..errors import NotACapture, UnreadableInput, UsageError
-from ..wire.frames import FrameBatch
+from ..wire.packets import FrameBatch
 from ..wire.taps import Tap, Taps
 from . import framing as linktypes
 from . import pcap, pcapng

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kernels.kernel import Int, Ints, inlined, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Int, Ints, NamedTuple, inlined, kernel
 from ..results.captures import Pause, PauseSpan
 from ..wire.packets import HAS_DETH, I64, U8, PacketTable
 from .headers import BTH_BYTES, HEADER_BYTES, be16, be32, byte

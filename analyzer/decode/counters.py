@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import NamedTuple
 from ..results.captures import Pause
 from ..words import noun
 from . import outcomes

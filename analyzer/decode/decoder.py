@@ -17,8 +17,15 @@ from ..capture.source import Capture
 from ..errors import UsageError
 from ..wire import packets
 from ..wire.bth import KNOWN, MRC, MRC_FIRST, OPCODE_CLASS, REQUEST, ROCE_UDP_PORT, TRANSPORT_OF
-from ..wire.frames import LINKTYPE_ETHERNET, FrameBatch, FrameColumns
-from ..wire.packets import COLUMNS, I64, U8, PacketTable
+from ..wire.packets import (
+    COLUMNS,
+    I64,
+    LINKTYPE_ETHERNET,
+    U8,
+    FrameBatch,
+    FrameColumns,
+    PacketTable,
+)
 from ..wire.registry import IPV4_MAPPED, EndpointArrays, Registry, has_room, intern
 from ..wire.taps import MANY_TAPS
 from . import headers, outcomes

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, inlined, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Int, NamedTuple, inlined, kernel
 from ..wire import packets
 from ..wire.bth import MRC, TRANSPORT_OF
 from ..wire.packets import I64, U8, U16, U32, PacketTable, column

@@ -20,8 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kernels.kernel import Int, Ints, Records, inlined, subkernel
-from ...kernels.records import NamedTuple, Record
+from ...kernels.kernel import Int, Ints, NamedTuple, Record, Records, inlined, subkernel
 from ..wire.packets import HAS_RETH, I64, U8, PacketTable, TableArrays
 from .headers import BTH_BYTES, byte
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Int, inlined
-from ..wire import bth, frames
+from ..wire import bth, packets
 from ..wire.bth import CNP, KNOWN, MANUFACTURER_C0, OPCODE_CLASS, RD, UD, XRC
 from ..wire.packets import U8, U32
 from .outcomes import BAD_IP_HEADER, BAD_VLAN, TRUNCATED_IP, TRUNCATED_LINK, UNKNOWN_LINK_TYPE
@@ -133,26 +133,26 @@ def looks_like_roce(data: U8, at: Int, end: Int) -> bool:
 @inlined
 def link_layer(data: U8, at: Int, end: Int, link_type: Int) -> tuple[Int, Int, Int, Int]:
     """(EtherType, where its payload begins, innermost TCI, VLAN tags) of a frame."""
-    if link_type == frames.LINKTYPE_ETHERNET:
+    if link_type == packets.LINKTYPE_ETHERNET:
         if end - at < 14:
             return -TRUNCATED_LINK, at, 0, 0
         ethertype = be16(data, at + 12)
         at += 14
-    elif link_type == frames.LINKTYPE_LINUX_SLL:
+    elif link_type == packets.LINKTYPE_LINUX_SLL:
         if end - at < 16:
             return -TRUNCATED_LINK, at, 0, 0
         ethertype = be16(data, at + 14)
         at += 16
-    elif link_type == frames.LINKTYPE_LINUX_SLL2:
+    elif link_type == packets.LINKTYPE_LINUX_SLL2:
         if end - at < 20:
             return -TRUNCATED_LINK, at, 0, 0
         ethertype = be16(data, at)
         at += 20
-    elif link_type == frames.LINKTYPE_IPV4:
+    elif link_type == packets.LINKTYPE_IPV4:
         return ETHERTYPE_IPV4, at, 0, 0
-    elif link_type == frames.LINKTYPE_IPV6:
+    elif link_type == packets.LINKTYPE_IPV6:
         return ETHERTYPE_IPV6, at, 0, 0
-    elif link_type == frames.LINKTYPE_RAW:
+    elif link_type == packets.LINKTYPE_RAW:
         if end - at < 1:
             return -TRUNCATED_IP, at, 0, 0
         version = byte(data, at) >> 4

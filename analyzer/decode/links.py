@@ -12,10 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, Int32s, Ints, UInt64s, inlined, kernel
-from ...kernels.records import NamedTuple
-from ..wire.frames import LINKTYPE_ETHERNET, FrameBatch
-from ..wire.packets import FULL_HOP_LIMITS, I64, U8, PacketTable
+from ...kernels.kernel import Int, Int32s, Ints, NamedTuple, UInt64s, inlined, kernel
+from ..wire.packets import FULL_HOP_LIMITS, I64, LINKTYPE_ETHERNET, U8, FrameBatch, PacketTable
 from ..wire.registry import Registry, name_links, salt
 from ..wire.taps import Link, Tap
 from .counters import DecodeCounters

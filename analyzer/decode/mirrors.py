@@ -13,8 +13,16 @@ from ...kernels.kernel import Bool, Bools, Bytes, Int, Ints, UInt64s, inlined, k
 from ..errors import RocescopeError, UnreadableInput
 from ..results.captures import MirrorChecks, SwitchCheck, UndeliveredPackets
 from ..wire.bth import ROCE_UDP_PORT
-from ..wire.frames import LINKTYPE_ETHERNET, FrameBatch
-from ..wire.packets import I64, U8, U16, U32, PacketTable, TableArrays
+from ..wire.packets import (
+    I64,
+    LINKTYPE_ETHERNET,
+    U8,
+    U16,
+    U32,
+    FrameBatch,
+    PacketTable,
+    TableArrays,
+)
 from ..wire.registry import salt
 from ..wire.taps import Tap, Taps
 from .headers import be16, be32, byte

@@ -14,8 +14,16 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int, Records, UInt64s, allocating, inlined, subkernel
-from ...kernels.records import NamedTuple, Record
+from ...kernels.kernel import (
+    Int,
+    NamedTuple,
+    Record,
+    Records,
+    UInt64s,
+    allocating,
+    inlined,
+    subkernel,
+)
 from ..wire import bth as opcodes
 from ..wire.bth import MRC, OPCODE_CLASS, REQUEST, TRANSPORT_OF
 from ..wire.packets import (

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...kernels.kernel import Int, inlined, subkernel
-from ..wire.frames import LINKTYPE_ETHERNET
-from ..wire.packets import I64
+from ..wire.packets import I64, LINKTYPE_ETHERNET
 from ..wire.registry import IPV4_MAPPED
 from ..wire.taps import Tap, Taps
 

@@ -10,8 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from ...kernels.kernel import Int, inlined, subkernel
-from ..wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
-from ..wire.packets import I64, U8, U16, U32, PacketTable
+from ..wire.packets import (
+    I64,
+    LINKTYPE_ETHERNET,
+    LINKTYPE_IPV4,
+    LINKTYPE_IPV6,
+    U8,
+    U16,
+    U32,
+    PacketTable,
+)
 from ..wire.registry import IPV4_MAPPED
 from ..wire.taps import SampledFrames, Taps
 from .headers import be32, be64

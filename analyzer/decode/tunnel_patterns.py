@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from ...kernels.kernel import Int, inlined
-from ..wire.frames import LINKTYPE_ETHERNET
-from ..wire.packets import I64, U8
+from ..wire.packets import I64, LINKTYPE_ETHERNET, U8
 from ..wire.registry import IPV4_MAPPED
 from . import sessions as ses
 from . import tunnels as wk

@@ -7,9 +7,8 @@ from typing import Final
 import numpy as np
 
 from ...kernels.kernel import Int, inlined, subkernel
-from ..wire import frames
-from ..wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
-from ..wire.packets import I64, U8
+from ..wire import packets
+from ..wire.packets import I64, LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6, U8
 from ..wire.registry import IPV4_MAPPED
 from . import headers, outcomes
 from . import sessions as ses
@@ -439,11 +438,11 @@ def _met(w: I64, kind: Int, at: Int) -> None:
 
 @inlined
 def _link_step(link_type: Int) -> Int:
-    if link_type == frames.LINKTYPE_ETHERNET:
+    if link_type == packets.LINKTYPE_ETHERNET:
         return ETHERNET_STEP
-    if link_type == frames.LINKTYPE_LINUX_SLL:
+    if link_type == packets.LINKTYPE_LINUX_SLL:
         return SLL_STEP
-    return SLL2_STEP if link_type == frames.LINKTYPE_LINUX_SLL2 else IP_LINK_STEP
+    return SLL2_STEP if link_type == packets.LINKTYPE_LINUX_SLL2 else IP_LINK_STEP
 
 
 @inlined
@@ -587,9 +586,9 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
         w[CUT] = cut
         if header > 0:
             w[STAMP] = ERSPAN_3_STAMP | header
-        link_type: Int = frames.LINKTYPE_ETHERNET
+        link_type: Int = packets.LINKTYPE_ETHERNET
         if is_ip:
-            link_type = frames.LINKTYPE_RAW
+            link_type = packets.LINKTYPE_RAW
         _enter(w, frame, link_type, 1)
         w[ETHERNET] = frame if link_type == LINKTYPE_ETHERNET else -1
         return STEPPED
@@ -597,7 +596,7 @@ def _through_gre(w: I64, data: U8, at: Int, ip: Int, version: Int) -> Int:
     if inner <= 0:
         return inner
     mirrored = 1
-    if link_type != frames.LINKTYPE_ETHERNET:
+    if link_type != packets.LINKTYPE_ETHERNET:
         mirrored = 0
     kind = ses.GRE_MIRROR if protocol == TYPE_BRIDGED else ses.GRE_TUNNEL
     _session(w, data, ip, version, kind, keyed, key, at)
@@ -618,7 +617,7 @@ def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, step: Int) ->
         if inner <= 0:
             return inner
         _session(w, data, ip, version, ses.VXLAN, ses.NO_DIRECTION, number, payload)
-        _enter(w, inner, frames.LINKTYPE_ETHERNET, 1)
+        _enter(w, inner, packets.LINKTYPE_ETHERNET, 1)
         return STEPPED
     if step == UDP_STEP or step == GTP_STEP:
         kind = ses.MPLS
@@ -646,7 +645,7 @@ def _through_udp(w: I64, data: U8, at: Int, ip: Int, version: Int, step: Int) ->
         return inner
     _session(w, data, ip, version, kind, ses.NO_DIRECTION, number, payload)
     mirrored = 0
-    if link_type == frames.LINKTYPE_ETHERNET:
+    if link_type == packets.LINKTYPE_ETHERNET:
         mirrored = 1
     _enter(w, inner, link_type, mirrored)
     return STEPPED
@@ -675,12 +674,12 @@ def _through_ip(
         or protocol == headers.PROTOCOL_ETHERNET
         or protocol == headers.PROTOCOL_MPLS
     ):
-        link_type: Int = frames.LINKTYPE_ETHERNET
+        link_type: Int = packets.LINKTYPE_ETHERNET
         inner: Int = at
         if protocol == headers.PROTOCOL_IPV4:
-            link_type = frames.LINKTYPE_IPV4
+            link_type = packets.LINKTYPE_IPV4
         elif protocol == headers.PROTOCOL_IPV6:
-            link_type = frames.LINKTYPE_IPV6
+            link_type = packets.LINKTYPE_IPV6
         elif protocol == headers.PROTOCOL_MPLS:
             inner, link_type = mpls(data, at, w[END])
             if inner <= 0:
@@ -713,7 +712,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
         ethertype, ip, vlan, tags = link_layer(data, w[BEGIN], w[END], w[LINK])
         if ethertype < 0:
             return END_OF_WALK
-        if w[LINK] == frames.LINKTYPE_ETHERNET:
+        if w[LINK] == packets.LINKTYPE_ETHERNET:
             w[VLAN] = vlan
             w[VLAN_AT] = ip - 4 if tags > 0 else -1
         _met(w, _link_step(w[LINK]), w[BEGIN])
@@ -748,7 +747,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
             step = backbone(data, ethertype, ip, w[END])
             if step > 0:
                 w[SEEN] |= 1 << ses.BACKBONE
-                _enter(w, step, frames.LINKTYPE_ETHERNET, 0)
+                _enter(w, step, packets.LINKTYPE_ETHERNET, 0)
                 step = STEPPED
         elif is_tag(ethertype):
             inner, kind = tag(data, ethertype, ip, w[END])
@@ -760,7 +759,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
                 if link_type >= 0 and link_type != LINKTYPE_ETHERNET:
                     _enter(w, inner + 2, link_type, 0)
                 else:  # as after a timestamp; the frame, with the tag, begins where it did
-                    _enter(w, inner - 12, frames.LINKTYPE_ETHERNET, 0)
+                    _enter(w, inner - 12, packets.LINKTYPE_ETHERNET, 0)
         elif ethertype == headers.ETHERTYPE_TIMESTAMP:
             inner, _, _ = arista_timestamp(data, ip, w[END])
             step = inner
@@ -770,7 +769,7 @@ def walk(data: U8, w: I64, ports: U8) -> Int:
                 w[STAMP] = ARISTA_STAMP | ip
                 # The twelve bytes before the frame's own EtherType take the place of its addresses.
                 w[BEGIN] = inner - 12
-                w[LINK] = frames.LINKTYPE_ETHERNET
+                w[LINK] = packets.LINKTYPE_ETHERNET
                 w[FRAME] = inner - 12
         if step == NOT_OURS:
             if w[CUT]:

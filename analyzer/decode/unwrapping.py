@@ -7,10 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels.kernel import Int, allocating, inlined, subkernel
-from ...kernels.records import NamedTuple
-from ..wire.frames import LINKTYPE_ETHERNET, FrameBatch, FrameColumns
-from ..wire.packets import I64, U8, U16, U32
+from ...kernels.kernel import Int, NamedTuple, allocating, inlined, subkernel
+from ..wire.packets import I64, LINKTYPE_ETHERNET, U8, U16, U32, FrameBatch, FrameColumns
 from ..wire.taps import Taps
 from . import outcomes, sflow
 from . import sessions as ses

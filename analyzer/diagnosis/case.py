@@ -21,7 +21,7 @@ from ..results.base import Imbalance
 from ..results.captures import CaptureSummary, Ended
 from ..results.flow import Connection, Flow
 from ..results.mrc import Mrc
-from ..summary.hidden import Gaps, gaps_of
+from ..summary.trust import Gaps, gaps_of
 from ..wire.registry import Registry
 
 

@@ -12,8 +12,7 @@ from msgspec import UNSET, UnsetType
 from ..results.captures import Ended
 from ..results.diagnosis import SEVERITIES, Confidence, Diagnosis, Finding, Kind, Place
 from ..results.flow import Flow
-from ..summary.hidden import gaps_in
-from ..summary.trust import capture_of
+from ..summary.trust import capture_of, gaps_in
 from ..track.state import REQUESTS, RESPONSES
 from ..wire.bth import PSN_HALF, PSN_MASK
 from ..words import printable

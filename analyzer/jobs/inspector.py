@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
-from .files import lines
+from .lines import lines
 from .records import (
     COLLECTIVE,
     COMPLETED,

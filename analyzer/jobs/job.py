@@ -13,9 +13,9 @@ from itertools import chain
 from typing import BinaryIO, TypeAlias
 
 from ..errors import RocescopeError
-from .files import LONGEST_LINE_BYTES, lines, oldest_first
 from .lines import (
     INTERESTING,
+    LONGEST_LINE_BYTES,
     UCX_INTERESTING,
     ChannelLine,
     CommunicatorLine,
@@ -29,6 +29,8 @@ from .lines import (
     Speaker,
     UcxLog,
     decoded,
+    lines,
+    oldest_first,
     readable,
     said,
     suspect,

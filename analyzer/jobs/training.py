@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ...kernels.kernel import Bools, Floats, Ints, Records
-from ..measures.message_log import GrantNames
+from ..measures.messages import GrantNames
 from ..results.flow import Owner
 from ..results.jobs import (
     Cause,

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...kernels.kernel import Int, Ints, UInt32s, subkernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Int, Ints, NamedTuple, UInt32s, subkernel
 from ..results.flow import Congestion
 from ..statistics.histogram import HistogramPool, Histograms, observe
 from ..statistics.per_flow import CodeArrays, CodeCounts, PerFlow

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Array, Int, Ints, inlined, subkernel
-from ...kernels.records import NamedTuple, Record, Records
+from ...kernels.kernel import Array, Int, Ints, NamedTuple, Record, RecordArray, inlined, subkernel
 from ..decode import mrc as headers
 from ..decode.mrc import ERTH, PORT_STATUS_UPDATE, MrcRecord
 from ..statistics.histogram import HistogramPool, Histograms, observe
@@ -137,14 +136,14 @@ class FlowRecord(Record):
 class State(NamedTuple):
     """The arrays of the kernel."""
 
-    flows: Records
+    flows: RecordArray
     evs: LaneRecords
     """EV records by entropy value."""
     ring_psn: NDArray[np.uint32]
     """uint32[rings, RING]: 1 + PSN, 0 for none."""
     ring_ev: NDArray[np.uint32]
     ring_nacked: NDArray[np.uint8]
-    log: Records
+    log: RecordArray
     used: NDArray[np.int64]
     """int64[N_USED], indexed by the constants below."""
     votes: NDArray[np.int64]
@@ -423,7 +422,7 @@ def _refused(
 
 
 @subkernel
-def count_rows(start: Int, mrc: Records, rows: Rows, path_mtu: Ints, state: State) -> Int:
+def count_rows(start: Int, mrc: RecordArray, rows: Rows, path_mtu: Ints, state: State) -> Int:
     """Count MRC packets from `start`; returns their number, or the index where the table is full.
 
     path_mtu, int64[flows], is 0 where it is not known.
@@ -604,7 +603,7 @@ class MrcMeasure(PerFlow[State]):
         """The FLOW record of a flow, None without MRC."""
         return self.arrays.flows[f] if f < self.known_flows else None
 
-    def flows(self, count: int) -> Records:
+    def flows(self, count: int) -> RecordArray:
         """A copy of the FLOW records of the first flows, zeros without MRC."""
         records = np.zeros(count, FLOW)
         known = self.arrays.flows[: min(count, self.known_flows)]

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Int, Ints, inlined, subkernel
-from ...kernels.records import Record, Records
+from ...kernels.kernel import Int, Ints, Record, RecordArray, inlined, subkernel
 from ..statistics.histogram import Histograms, observe
 from ..wire.bth import psn_distance
 
@@ -56,7 +55,7 @@ class PieceRecord(Record):
 
 
 @inlined
-def continues(shelves: Records, s: Record, c: PieceRecord, psn: Int, begins: bool) -> bool:
+def continues(shelves: RecordArray, s: Record, c: PieceRecord, psn: Int, begins: bool) -> bool:
     """True when a packet only starts or extends the growing piece and joins no other."""
     if begins == (c.open == 1) or not (begins or psn == c.next):
         return False
@@ -96,7 +95,7 @@ def extend(c: PieceRecord, psn: Int, payload: Int, time: Int) -> None:
 
 @subkernel
 def place(
-    shelves: Records,
+    shelves: RecordArray,
     used: Ints,
     s: Record,
     c: PieceRecord,
@@ -132,7 +131,7 @@ def place(
 
 
 @inlined
-def _absorb(shelf: Records, s: Record, c: PieceRecord, i: Int) -> None:
+def _absorb(shelf: RecordArray, s: Record, c: PieceRecord, i: Int) -> None:
     piece = shelf[i]
     c.bytes += piece.bytes
     c.begun = min(c.begun, piece.begun)
@@ -141,13 +140,13 @@ def _absorb(shelf: Records, s: Record, c: PieceRecord, i: Int) -> None:
 
 
 @inlined
-def _take_away(shelf: Records, s: Record, i: Int) -> None:
+def _take_away(shelf: RecordArray, s: Record, i: Int) -> None:
     s.pieces -= 1
     shelf[i] = shelf[s.pieces]
 
 
 @subkernel
-def set_aside(shelves: Records, used: Ints, s: Record, c: PieceRecord) -> None:
+def set_aside(shelves: RecordArray, used: Ints, s: Record, c: PieceRecord) -> None:
     """Move the growing piece to the shelf."""
     if s.shelf == 0:
         used[0] += 1
@@ -176,7 +175,7 @@ def give_up(s: Record, piece: PieceRecord) -> None:
 
 
 @subkernel
-def give_up_all(shelves: Records, s: Record, c: PieceRecord) -> None:
+def give_up_all(shelves: RecordArray, s: Record, c: PieceRecord) -> None:
     """The sequence restarted or ended: open messages can no longer be completed."""
     for i in range(s.pieces):
         give_up(s, shelves[s.shelf - 1][i])
@@ -248,7 +247,7 @@ def begin_message(s: Record) -> None:
 
 @subkernel
 def wait(
-    rings: Records, used: Ints, s: Record, psn: Int, wants: Int, sent: Int, begun: Int
+    rings: RecordArray, used: Ints, s: Record, psn: Int, wants: Int, sent: Int, begun: Int
 ) -> None:
     """Add a request to the ring, or a message's end to a waiting packet."""
     if s.covers and wants & LAST_RESPONSE == 0 and psn_distance(psn, np.int64(s.covered)) <= 0:
@@ -293,7 +292,7 @@ def wait(
 
 
 @subkernel
-def _new_ring(rings: Records, used: Ints, s: Record, bits: Int) -> None:
+def _new_ring(rings: RecordArray, used: Ints, s: Record, bits: Int) -> None:
     """Move the waiting entries to a new ring of 2^bits; positions keep counting."""
     former, last = s.ring - 1, (np.int64(1) << np.int64(s.ring_bits)) - 1
     s.ring = used[_USED] + 1
@@ -304,7 +303,7 @@ def _new_ring(rings: Records, used: Ints, s: Record, bits: Int) -> None:
 
 
 @inlined
-def _entry(rings: Records, s: Record, position: Int) -> EntryRecord:
+def _entry(rings: RecordArray, s: Record, position: Int) -> EntryRecord:
     return rings[s.ring - 1 + (position & ((np.int64(1) << np.int64(s.ring_bits)) - 1))]
 
 
@@ -317,7 +316,7 @@ def _drop(s: Record, psn: Int, wants: Int) -> None:
 
 
 @subkernel
-def sent_again(rings: Records, s: Record, psn: Int) -> None:
+def sent_again(rings: RecordArray, s: Record, psn: Int) -> None:
     """A request was retransmitted: its response is ambiguous (Karn's rule)."""
     for i in range(s.waiting):
         entry = _entry(rings, s, s.head + i)
@@ -327,7 +326,7 @@ def sent_again(rings: Records, s: Record, psn: Int) -> None:
 
 @subkernel
 def answered(
-    rings: Records,
+    rings: RecordArray,
     histograms: Histograms,
     s: Record,
     flow: Int,
@@ -389,7 +388,7 @@ def _complete(
 
 
 @inlined
-def forget_all(rings: Records, s: Record) -> None:
+def forget_all(rings: RecordArray, s: Record) -> None:
     """The sequence restarted: responses to earlier requests can no longer be identified."""
     for i in range(s.waiting):
         entry = _entry(rings, s, s.head + i)

@@ -13,8 +13,17 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt64s, inlined, subkernel
-from ...kernels.records import NamedTuple, Records
+from ...kernels.kernel import (
+    Bytes,
+    Int,
+    Int32s,
+    Ints,
+    NamedTuple,
+    RecordArray,
+    UInt64s,
+    inlined,
+    subkernel,
+)
 from ..statistics.per_flow import Kept, PerFlow, copy_rows, kept_flows, longer, roomier, untouched
 from ..statistics.per_flow import Rows as FlowRows
 from ..track.batch import OVERTAKEN, REORDERED, TAP_COPY, Rows, TrackedBatch
@@ -74,9 +83,9 @@ def _slot(lane: Int, key: Int, salt_lane: Int, salt_key: Int, mask: Int) -> Int:
 class LaneRecords(NamedTuple):
     """Records by lane and key, as one argument of kernels."""
 
-    lanes: Records
+    lanes: RecordArray
     """LANE[lanes+]."""
-    records: Records
+    records: RecordArray
     """PATH[capacity], or another type with the fields lane, key, first_ns and last_ns."""
     slots: Int32s
     used: Ints

@@ -9,8 +9,17 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bytes, Int, Int32s, Ints, UInt32s, kernel, subkernel
-from ...kernels.records import NamedTuple, Records
+from ...kernels.kernel import (
+    Bytes,
+    Int,
+    Int32s,
+    Ints,
+    NamedTuple,
+    RecordArray,
+    UInt32s,
+    kernel,
+    subkernel,
+)
 from ..results.base import Series
 from ..results.flow import IdleGaps
 from ..statistics.per_flow import Kept, PerFlow
@@ -258,7 +267,7 @@ STATE = np.dtype(
 
 
 @subkernel
-def _update(state: Records, rows: Rows) -> None:
+def _update(state: RecordArray, rows: Rows) -> None:
     for i in range(len(rows.flow)):
         s = state[rows.flow[i]]
         time = rows.time_ns[i]
@@ -277,7 +286,7 @@ def _update(state: Records, rows: Rows) -> None:
 class IdleArrays(NamedTuple):
     """Arrays of the measure."""
 
-    state: Records
+    state: RecordArray
     """STATE[flows]."""
 
 

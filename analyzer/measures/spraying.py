@@ -22,8 +22,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Bytes, Floats, Int32s, Ints, UInt32s
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Array, Bools, Bytes, Floats, Int32s, Ints, NamedTuple, UInt32s
 from ..results.base import Imbalance, PathShare, Quantiles, Spraying
 from ..statistics.per_flow import Kept
 from ..statistics.shares import NOTHING, Carried, carried, jain, path_shares, together, width

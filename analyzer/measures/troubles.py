@@ -10,8 +10,18 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
-from ...kernels.kernel import Bool, Bools, Int, Int32s, Ints, inlined, subkernel
-from ...kernels.records import NamedTuple, Record, Records
+from ...kernels.kernel import (
+    Bool,
+    Bools,
+    Int,
+    Int32s,
+    Ints,
+    NamedTuple,
+    Record,
+    RecordArray,
+    inlined,
+    subkernel,
+)
 from ..statistics.per_flow import PerFlow, Pool
 from ..statistics.per_flow import Rows as FlowRows
 from ..track import batch as verdicts
@@ -111,9 +121,9 @@ class TroubleArrays(NamedTuple):
 
     record_of: Int32s
     """int32[flows, KINDS]: number of the record plus 1; 0 without one."""
-    records: Records
+    records: RecordArray
     """TROUBLE[capacity]."""
-    progress: Records
+    progress: RecordArray
     """PROGRESS[flows]."""
     used: Ints
     """int64[1]: records in use."""

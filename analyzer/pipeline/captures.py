@@ -27,8 +27,7 @@ from ..measures.hops.measure import Prepared
 from ..results.analysis import Analysis
 from ..results.captures import CaptureSummary, MirrorChecks
 from ..results.flow import Owner
-from ..summary.hidden import gaps_of, sampled_taps
-from ..summary.trust import capture_summary, check_read, checks_of
+from ..summary.trust import capture_summary, check_read, checks_of, gaps_of, sampled_taps
 from ..track.batch import TrackedBatch
 from ..wire.packets import PacketTable
 from ..wire.registry import MOST_ADDRESSES, Endpoints, Registry, SegmentLists

@@ -17,24 +17,22 @@ from ..diagnosis.case import Case
 from ..diagnosis.diagnose import diagnose
 from ..filtering.compiler import FlowName, Ranks
 from ..jobs.beside import job_records
-from ..jobs.files import named
 from ..jobs.job import FollowedLogs, Job
 from ..jobs.join import Join, Joined
+from ..jobs.lines import named
 from ..jobs.records import Recorded
 from ..jobs.training import Sources, TrainingJobs, training_jobs
 from ..measures.ending import end_idle
 from ..measures.measuring import Measuring
-from ..measures.message_log import MessageLog
-from ..measures.messages import MessageTimes
+from ..measures.messages import MessageLog, MessageTimes
 from ..results.analysis import Analysis, RdmaPort
 from ..results.base import Event
 from ..results.captures import CaptureSummary, MirrorChecks
 from ..results.flow import Flow, Owner
 from ..summary.conformance import conformance
-from ..summary.hidden import gaps_of
 from ..summary.ranks import ranks_of, with_ranks
 from ..summary.summarize import Summary
-from ..summary.trust import mirror_warnings, warnings_of
+from ..summary.trust import gaps_of, mirror_warnings, warnings_of
 from ..track.batch import TrackedBatch
 from ..wire.packets import PacketTable
 from ..wire.registry import Registry

@@ -16,8 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...kernels.kernel import Int, Ints, inlined, subkernel
-from ...kernels.records import NamedTuple, Record, Records
+from ...kernels.kernel import Int, Ints, NamedTuple, Record, RecordArray, inlined, subkernel
 from .per_flow import PerFlow, Pool, Rows
 
 MAX_THRESHOLD = 32
@@ -73,9 +72,9 @@ class QueueRecord(Record):
 class DensityArrays(NamedTuple):
     """Arrays of the kernels; see `Densities`."""
 
-    state: Records
+    state: RecordArray
     """STATE[2 * flows]: stream 2 * flow + space."""
-    queues: Records
+    queues: RecordArray
     """QUEUE[slots, 2]: of RD and RBD."""
     displacement: Ints
     """int64[slots, 2 * MAX_THRESHOLD + 1]: packets per displacement, from -MAX_THRESHOLD."""

@@ -12,8 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ...kernels.kernel import Int, Int32s, Ints, UInt32s, inlined
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Int, Int32s, Ints, NamedTuple, UInt32s, inlined
 from ..results.base import HistogramBin, Quantiles
 from .per_flow import PerFlow, Pool, Rows
 

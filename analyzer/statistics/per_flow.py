@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints, NamedTuple
 
 _PIECE = 1 << 16
 """Records that are copied at once."""

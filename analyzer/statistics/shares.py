@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...kernels.kernel import Array
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Array, NamedTuple
 from ..results.base import PathShare
 
 # Confidence interval of a share.

@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from ...kernels.kernel import Int, Int32s, Ints, inlined, kernel, subkernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Int, Int32s, Ints, NamedTuple, inlined, kernel, subkernel
 from ..wire.registry import salt
 from .per_flow import Kept, longer, untouched
 

@@ -16,10 +16,10 @@ from ...kernels.kernel import Floats, Ints, Records
 from ..decode.control import GENERAL_SERVICES_QP, CmMessage
 from ..measures.congestion import dscp_outliers
 from ..measures.hops import state
-from ..measures.hops.captures import without_hidden
 from ..measures.hops.hops import TapHop, TapHops
 from ..measures.hops.losses import decide_losses
 from ..measures.hops.measure import HopMeasure
+from ..measures.hops.testimony import without_hidden
 from ..measures.hops.vantage import FabricLinks, name_devices
 from ..measures.measuring import Measuring
 from ..measures.spraying import entropy_imbalances, tap_imbalances, tap_places
@@ -34,9 +34,9 @@ from ..track.pairing import service_name, settle
 from ..track.tracker import FlowTracker
 from ..wire.bth import NAK_NAMES, TRANSPORT_NAMES, opcode_name
 from ..wire.registry import Registry, name_links
-from .hidden import PSN_EVENTS, Gaps, as_hidden, as_sampled, gaps_of, sampled_taps
 from .mrc import MrcSummary, segment_lists, unknowns
 from .names import Names, PathBy, PlaneBy
+from .trust import PSN_EVENTS, Gaps, as_hidden, as_sampled, gaps_of, sampled_taps
 
 # Events of the tracker, of connection management and of traffic classes.
 

@@ -15,8 +15,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Array, Bools, Int, Int32s, Ints, inlined, kernel, subkernel
-from ...kernels.records import Record, Records
+from ...kernels.kernel import (
+    Array,
+    Bools,
+    Int,
+    Int32s,
+    Ints,
+    Record,
+    RecordArray,
+    inlined,
+    kernel,
+    subkernel,
+)
 from ..statistics.per_flow import Kept, longer
 from ..wire.bth import (
     ACKNOWLEDGE,
@@ -127,7 +137,7 @@ class FitRecord(Record):
 
 
 @inlined
-def _find_end(ends: Records, side: SideRecord, psn: Int) -> Int:
+def _find_end(ends: RecordArray, side: SideRecord, psn: Int) -> Int:
     """Position of the latest end with a PSN up to `psn`, -1 if none is kept."""
     above = np.int64(side.ends)
     before_all = above - min(above, np.int64(ENDS_KEPT)) - 1
@@ -148,7 +158,7 @@ def _find_end(ends: Records, side: SideRecord, psn: Int) -> Int:
 
 
 @inlined
-def _add_end(ends: Records, side: SideRecord, psn: Int, bits: Int, time: Int) -> None:
+def _add_end(ends: RecordArray, side: SideRecord, psn: Int, bits: Int, time: Int) -> None:
     """Keep an end in the order of PSNs; a late one moves later ones."""
     at = np.int64(side.ends)
     oldest = at - min(at, np.int64(ENDS_KEPT - 1))
@@ -176,7 +186,7 @@ def _add_end(ends: Records, side: SideRecord, psn: Int, bits: Int, time: Int) ->
 
 @subkernel
 def _send(
-    sides: Records, ends: Records, fits: Records, low: Int, s: Int, psn: Int, bits: Int,
+    sides: RecordArray, ends: RecordArray, fits: RecordArray, low: Int, s: Int, psn: Int, bits: Int,
     wants_ack: bool, span: Int, time: Int,
 ) -> None:  # fmt: skip
     """Take in a request of side `s` that reserves `span` PSNs."""
@@ -223,7 +233,7 @@ def _send(
 
 
 @inlined
-def _fit(fits: Records, low: Int, answering: Int, asking: Int) -> FitRecord:
+def _fit(fits: RecordArray, low: Int, answering: Int, asking: Int) -> FitRecord:
     """How answers of one side fit the requests of another: fits is FIT[2, low, high]."""
     if answering < low:
         return fits[0, answering, asking - low]
@@ -232,7 +242,7 @@ def _fit(fits: Records, low: Int, answering: Int, asking: Int) -> FitRecord:
 
 @subkernel
 def _hear(
-    sides: Records, ends: Records, fits: Records, low: Int, s: Int, psn: Int, bits: Int,
+    sides: RecordArray, ends: RecordArray, fits: RecordArray, low: Int, s: Int, psn: Int, bits: Int,
     aeth: Int, time: Int,
 ) -> Int:  # fmt: skip
     """Compare an answer of side `s` with the requests of the other side; how many it is compared
@@ -300,8 +310,8 @@ def _hear(
 
 @kernel
 def _compare(
-    sides: Records, ends: Records, fits: Records, low: Int, path_mtu: Int, table: TableArrays,
-    rows: Ints, side_of_row: Int32s,
+    sides: RecordArray, ends: RecordArray, fits: RecordArray, low: Int, path_mtu: Int,
+    table: TableArrays, rows: Ints, side_of_row: Int32s,
 ) -> Int:  # fmt: skip
     """Take in rows of one pair of hosts, in capture order; the number of comparisons.
 
@@ -332,9 +342,9 @@ class Group:
 
     def __init__(self) -> None:
         self.low = 0
-        self.sides: Records = np.zeros(0, SIDE)
-        self.ends: Records = np.zeros((0, ENDS_KEPT), END)
-        self.fits: Records = np.zeros((2, 0, 0), FIT)
+        self.sides: RecordArray = np.zeros(0, SIDE)
+        self.ends: RecordArray = np.zeros((0, ENDS_KEPT), END)
+        self.fits: RecordArray = np.zeros((2, 0, 0), FIT)
         self.taps: list[int | None] = [None, None]
         """Where requests and answers of each direction are compared: of copies at several taps,
         those of one."""
@@ -385,7 +395,7 @@ class Group:
 
 
 def match(
-    lows: Records, highs: Records, fits: Records, clock_ns: int = CLOCK_NS
+    lows: RecordArray, highs: RecordArray, fits: RecordArray, clock_ns: int = CLOCK_NS
 ) -> list[tuple[int, int, bool]]:
     """The pairs (low side, high side, by delays only) that the evidence decides.
 
@@ -450,7 +460,7 @@ def _only_ways(open_: Bools, shown: Bools, counts: list[int]) -> list[tuple[int,
     return sorted((x, y) for x, y in both if shown[x, y] and rows.count(x) == columns.count(y) == 1)
 
 
-def _steadiest(open_: Bools, fits: Records, clock_ns: int) -> list[tuple[int, int]]:
+def _steadiest(open_: Bools, fits: RecordArray, clock_ns: int) -> list[tuple[int, int]]:
     """Pairs whose answers have a far steadier delay than with any other partner, from both
     sides."""
     count = fits["delays"]
@@ -531,7 +541,7 @@ class Matching:
                 del self._groups[number]
         return decided
 
-    def _note_new(self, new: Records) -> None:
+    def _note_new(self, new: RecordArray) -> None:
         """Count new flows of each host pair; only several of them leave a choice."""
         pairs = new["pair"]
         most = int(pairs.max()) + 1
@@ -541,7 +551,7 @@ class Matching:
         self._waiting[pairs] = (flows_of.min(axis=1) > 0) & (flows_of.max(axis=1) > 1)
         self._waiting[list(self._closed)] = False
 
-    def _open(self, flows: Records, due: Bools) -> None:
+    def _open(self, flows: RecordArray, due: Bools) -> None:
         """Make groups of the flows of these host pairs that their ports do not pair, or add them to
         a group. due: bool[host pairs]."""
         alone = due[flows["pair"]] & (flows["peer"] < 0)
@@ -560,7 +570,7 @@ class Matching:
                 group.add(mine[~is_high], mine[is_high])
                 self._groups[number] = group
 
-    def keep(self, kept: Kept, flows: Records) -> None:
+    def keep(self, kept: Kept, flows: RecordArray) -> None:
         """Follow new numbers of flows; flows: FLOW records of the kept ones."""
         groups = [g for g in self._groups.values() if kept.holds(g.sides["flow"]).all()]
         for group in groups:
@@ -572,12 +582,12 @@ class Matching:
             self._note_new(flows)
 
 
-def _is_high(flows: Records) -> Ints:
+def _is_high(flows: RecordArray) -> Ints:
     """1 for FLOW records from the host with the higher number."""
     return (flows["src"] > flows["dst"]).astype(np.int64)
 
 
-def _ports_pair(flows: Records) -> Bools:
+def _ports_pair(flows: RecordArray) -> Bools:
     """Whether exactly one of these flows in each direction of the host pair has the same port."""
     key = flows["pair"].astype(np.int64) << 16 | flows["udp_sport"]
     _, place = np.unique(key, return_inverse=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import NamedTuple
 from ..decode.control import CmMessage
 from ..wire.bth import UC
 from ..wire.registry import Endpoints

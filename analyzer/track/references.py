@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Int, Ints, UInt16s, inlined, kernel, subkernel
-from ...kernels.records import Record, Records
+from ...kernels.kernel import Int, Ints, Record, RecordArray, UInt16s, inlined, kernel, subkernel
 from ..wire.bth import (
     ACKNOWLEDGE,
     BEGINS,
@@ -108,7 +107,7 @@ class References:
         """Skipped PSNs whose slots were reused: whether they arrived late is unknown."""
         return int(self._counts[1])
 
-    def update(self, tracker: FlowTracker, batch: TrackedBatch, numbers: Ints) -> Records:
+    def update(self, tracker: FlowTracker, batch: TrackedBatch, numbers: Ints) -> RecordArray:
         """REFERENCE[n] of a batch that this tracker judged; numbers: int64[n], of its packets."""
         self._grow(batch.n_flows)
         table = batch.table
@@ -148,7 +147,7 @@ def _is_open(slot: _Slot, time: Int) -> bool:
 
 
 @inlined
-def _place(slots: Records, key: Int, time: Int) -> Int:
+def _place(slots: RecordArray, key: Int, time: Int) -> Int:
     """The slot of a key, or a slot for it: the oldest that is not open."""
     bucket = (((key - 1) >> 24) * _SPREAD + (key - 1)) & (len(slots) // _WAYS - 1)
     first = bucket * _WAYS
@@ -168,7 +167,7 @@ def _place(slots: Records, key: Int, time: Int) -> Int:
 
 
 @kernel
-def _move(old: Records, new: Records) -> None:
+def _move(old: RecordArray, new: RecordArray) -> None:
     for i in range(len(old)):
         if old[i].key != 0:
             new[_place(new, old[i].key, old[i].time)] = old[i]
@@ -196,14 +195,14 @@ def _see(slot: _Slot, number: Int, time: Int, sent: Int, tap: Int) -> None:
 @subkernel
 def _look_up(
     state: State,
-    slots: Records,
+    slots: RecordArray,
     due: Ints,
     arrivals: Ints,
     counts: Ints,
     rows: Rows,
     sent_ids: UInt16s,
     numbers: Ints,
-    references: Records,
+    references: RecordArray,
 ) -> None:
     """Fill `references`. due, arrivals: int64[2 * flows]; counts: gaps, forgotten skipped PSNs."""
     for i in range(len(rows.flow)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.records import NamedTuple, Record, Records
+from ...kernels.kernel import NamedTuple, Record, RecordArray
 
 # --- per flow ---------------------------------------------------------------
 
@@ -373,15 +373,15 @@ class SlotRecord(Record):
 class State(NamedTuple):
     """Arrays of the tracker; `used` counts the allocated part of each."""
 
-    flows: Records
-    pairs: Records
-    streams: Records
+    flows: RecordArray
+    pairs: RecordArray
+    streams: RecordArray
     """STREAM[2 * flows]: 2 * flow + REQUESTS or RESPONSES."""
-    lates: Records
+    lates: RecordArray
     """LATE, of streams with late packets."""
-    slots: Records
-    recents: Records
-    events: Records
+    slots: RecordArray
+    recents: RecordArray
+    events: RecordArray
     copies: NDArray[np.int64]
     """int64[taps+, taps+]: packets first seen at one tap, then at another."""
     began: NDArray[np.int64]

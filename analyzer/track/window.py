@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Int, Records, inlined, subkernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Int, NamedTuple, Records, inlined, subkernel
 from ..wire.bth import FULL, PSN_BITS, PSN_MASK, READ_REQUEST, psn_add, psn_distance
 from . import state as st
 from .batch import DUPLICATE, MIRROR_DUPLICATE, NOT_SEQUENCED, TAP_COPY

@@ -11,8 +11,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.kernel import Int32s, Ints, UInt64s, inlined, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Int32s, Ints, NamedTuple, UInt64s, inlined, kernel
 from ..errors import UsageError
 from .taps import Link, Taps
 

@@ -14,8 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias
 
 from ...analyzer.errors import UsageError
-from ...analyzer.units import parse_duration, parse_size
-from ...analyzer.words import printable
+from ...analyzer.words import parse_duration, parse_size, printable
 from ..table import Parameter
 from .reading import Selection
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from ...analyzer.errors import UsageError
-from ...analyzer.units import parse_duration
 from ...analyzer.wire.bth import ROCE_UDP_PORT
+from ...analyzer.words import parse_duration
 from ..table import Parameter
 from .taps import Naming, check_uncombined
 
@@ -90,7 +90,7 @@ class JobLogs:
     def patterns(self, must_exist: bool = True) -> tuple[str, ...]:
         """Patterns of their names. UsageError for one without a file, unless logs may follow."""
         if self.nccl_log and must_exist:
-            from ...analyzer.jobs.files import named
+            from ...analyzer.jobs.lines import named
 
             named(self.nccl_log)
         return tuple(self.nccl_log or ())

@@ -28,7 +28,7 @@ from ...analyzer.results.diagnosis import Diagnosis
 from ...analyzer.results.flow import Congestion, Flow, IdleGaps, Latency, Messages, Recovery
 from ...analyzer.statistics.shares import Carried, jain, path_shares, width
 from ...analyzer.wire.bth import CNP, RC, ROCE_UDP_PORT, TRANSPORT_NAMES, UC, XRC
-from ...analyzer.wire.frames import LINKTYPE_ETHERNET
+from ...analyzer.wire.packets import LINKTYPE_ETHERNET
 from ...kernels.kernel import Array, Ints
 from ...version import VERSION
 from .. import bpf, live

@@ -27,7 +27,7 @@ import msgspec
 
 from ...analyzer.errors import CaptureError
 from ...kernels.cache import cache_base, is_own, remove_foreign, say_refused
-from ...kernels.signature import digest_of
+from ...kernels.libraries import digest_of
 from ...version import VERSION
 from .. import bpf
 

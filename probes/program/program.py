@@ -13,8 +13,7 @@ from ...analyzer.decode.mrc import MRC_UDP_PORT
 from ...analyzer.errors import CaptureError
 from ...analyzer.wire.bth import ROCE_UDP_PORT
 from .. import bpf
-from ..ring import CHUNK_BYTES, WIDE_SNAP
-from ..rings import RingMaps
+from ..rings import CHUNK_BYTES, WIDE_SNAP, RingMaps
 from .compile import known_machine_code, load
 
 _HERE = Path(__file__).parent

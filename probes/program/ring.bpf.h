@@ -20,7 +20,7 @@
 #define MARK 1	  /* in the head: a record is being written */
 #define MARKS 7
 
-/* One exported frame; its bytes follow, up to a multiple of 8. probes/ring.py reads this. */
+/* One exported frame; its bytes follow, up to a multiple of 8. probes/rings.py reads this. */
 struct record_header {
 	rs_u64 time_ns;	   /* CLOCK_MONOTONIC */
 	rs_u32 wire_bytes; /* length of the frame, including stripped tags */

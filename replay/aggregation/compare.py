@@ -20,7 +20,7 @@ from ..results import AggregationResult, JobOutcome, JobSummary, LinkBytes, Occu
 from .all_reduce import Collectives, run_all_reduce
 from .jobs import Job
 from .run import Conditions, Outcome, check, simulate
-from .scheme import AllReduce, Scheme
+from .schemes import AllReduce, Scheme
 from .state import TALLY
 
 ESA_ASSUMED = (

@@ -12,7 +12,7 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import parse_options
 from ..fabrics.fabric import Fabric
-from ..jobs.graph import MODELS, SYNTHETIC
+from ..jobs.collectives import MODELS, SYNTHETIC
 from .state import MOST_WORKERS
 
 PAYLOAD_BYTES: Final = 248

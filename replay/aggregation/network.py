@@ -9,8 +9,8 @@ from ..packets.model.arrays import ATTACHED
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import MARKED, NEVER
 from ..packets.model.wheel import schedule
+from ..packets.pauses import free_slot, new_slot
 from ..packets.queues import enqueue, serve
-from ..packets.slots import free_slot, new_slot
 from .state import ECHO, Run, owner_of
 
 _ROUTE, _LOSS, _COPY, _DELAY = (

@@ -8,12 +8,11 @@ from threading import Event
 
 from ...analyzer.errors import UsageError
 from ...analyzer.filtering.compiler import Filter
-from ...analyzer.jobs.files import named
 from ...analyzer.jobs.job import Job as Log
+from ...analyzer.jobs.lines import named
 from ...analyzer.spec import parse_options
-from ...analyzer.units import parse_duration, parse_size
 from ...analyzer.wire.bth import ROCE_UDP_PORT
-from ...analyzer.words import choices
+from ...analyzer.words import choices, parse_duration, parse_size
 from ..fabrics.parse import parse_fabric
 from ..results import ALL_REDUCES, AggregationResult
 from ..traffic.observed import traffic_from_capture
@@ -21,8 +20,7 @@ from .captured import captured_jobs
 from .compare import aggregation_result, check_sizes
 from .jobs import MOST_JOBS, MOST_WINDOW, Job, parse_jobs, place
 from .run import Conditions
-from .scheme import AllReduce, Options, Scheme
-from .schemes import a2tp, atp, esa, ideal, no_aggregation, switchml
+from .schemes import AllReduce, Options, Scheme, a2tp, atp, esa, ideal, no_aggregation, switchml
 
 _RUNS = 1000
 _MOST_JITTER, _MOST_SHARE = 10, 0.5

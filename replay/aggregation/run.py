@@ -26,12 +26,12 @@ from ..packets.model.pause_state import no_pauses
 from ..packets.model.queueing import TrafficClass, new_classes
 from ..packets.model.records import Records, table
 from ..packets.model.wheel import new_wheel, next_event, schedule
+from ..packets.pauses import free_slot
 from ..packets.queues import serve, take_arrival
-from ..packets.slots import free_slot
 from . import state as st
 from .jobs import WIRE_BYTES, Job, priorities
 from .network import disturbed, note_mark
-from .scheme import Conduct, Scheme
+from .schemes import Conduct, Scheme
 from .server import remind, take_gradient
 from .state import (
     CELL,

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...kernels.kernel import Bool, Int, inlined, subkernel
 from ..packets.model.wheel import schedule
-from ..packets.slots import free_slot
+from ..packets.pauses import free_slot
 from .network import new_packet, put
 from .state import CONTENDED, FEEDBACK, FLOATS, REMINDER, RESULT, Run, added, saturated
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...kernels.kernel import Bool, Int, function_at, inlined, subkernel
 from ..packets.model.records import Records, array_of
-from ..packets.slots import free_slot
+from ..packets.pauses import free_slot
 from .network import aim, copied, link_from, put
 from .state import (
     BIN_PS,

@@ -20,7 +20,7 @@ from ...kernels.kernel import Bool, Int, inlined, subkernel
 from ..packets.model.draws import drawn, purpose
 from ..packets.model.model import NEVER
 from ..packets.model.wheel import schedule
-from ..packets.slots import free_slot
+from ..packets.pauses import free_slot
 from .network import new_packet, put
 from .state import (
     CONTENDED,

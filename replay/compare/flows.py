@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Floats, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bools, Floats, Ints, NamedTuple
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.loads import (

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...analyzer.errors import RocescopeError, UsageError
-from ...analyzer.units import parse_duration
-from ...kernels.kernel import Floats, Ints, compiling
-from ...kernels.records import NamedTuple
+from ...analyzer.words import parse_duration
+from ...kernels.kernel import Floats, Ints, NamedTuple, compiling
 from ...version import VERSION
 from ..fabrics.fabric import Fabric
 from ..flows.loads import layers_of
@@ -46,7 +45,7 @@ from .specs import Conditions
 from .summaries import fabric_summary, titled
 
 if TYPE_CHECKING:
-    from ..jobs.graph import Job
+    from ..jobs.collectives import Job
     from ..jobs.offered import JobTimes, OfferedJobs
 
 COMPILING = "compiling (once)"

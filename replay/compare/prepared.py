@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.units import parse_duration
+from ...analyzer.words import parse_duration
 from ..fabrics.parse import parse_fabric
 from ..results import LinkEvidence, ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
@@ -24,8 +24,8 @@ from .request import ASAP, CAPTURED, JOBS, ReplayRequest
 from .summaries import SHORT, Listed, mapped
 
 if TYPE_CHECKING:
+    from ..jobs.collectives import Job as PlacedJob
     from ..jobs.files import JobFiles
-    from ..jobs.graph import Job as PlacedJob
     from ..packets.model.model import EngineResult, Model
     from .packets import Load
     from .specs import Conditions
@@ -191,8 +191,8 @@ class PreparedReplay:
             from .specs import generated
 
             return generated(request.pattern, self.fabric, self._window_ns)
-        from ...analyzer.jobs.files import named
         from ...analyzer.jobs.job import Job
+        from ...analyzer.jobs.lines import named
         from ..traffic.observed import traffic_from_capture
 
         return traffic_from_capture(
@@ -299,7 +299,7 @@ class PreparedReplay:
                 return Load(workload, pairs=pairs, offered="pattern")
 
             return load
-        from ..packets.captured import captured
+        from ..packets.offers import captured
         from .specs import parse_shape
 
         traffic, warnings = mapped(self.read(messages=True), self.fabric)

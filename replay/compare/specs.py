@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import PS, Fields, Options, parse_options, parse_spec
-from ...analyzer.units import (
+from ...analyzer.words import (
     parse_duration,
     parse_number,
     parse_rate,
@@ -41,7 +41,7 @@ from ..traffic.traffic import Traffic
 from .request import ASAP, CAPTURED, INFINITE, NEVER, PFC
 
 if TYPE_CHECKING:
-    from ..packets.captured import Shape
+    from ..packets.offers import Shape
 
 # --model
 
@@ -137,7 +137,7 @@ def parse_shape(text: str) -> Shape | None:
     options = parse_options(text, "--model")
     if not {"mtu", *SHAPE}.intersection(options):
         return None
-    from ..packets.captured import Shape
+    from ..packets.offers import Shape
 
     shape = Shape()
     if "mtu" in options:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..results import FabricSummary, StrategyResult, TrafficSummary
 from ..traffic.traffic import Traffic

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Ints, NamedTuple
 from .fabric import (
     HOST,
     MAX_HOSTS,

@@ -32,8 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Array, Bools, Bytes, Int32s, Ints, NamedTuple
 from .forwarding import Forwarding, shortest_paths, without_links
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 from ...analyzer.errors import UsageError
-from ...analyzer.units import parse_duration, parse_rate
+from ...analyzer.words import parse_duration, parse_rate
 from ..hashing.settings import HashSettings
 from .build import Cables, build, cables, tiers_by_distance
 from .fabric import HOST, TIER_NAMES, Address, AddressPlan, Fabric, parse_address

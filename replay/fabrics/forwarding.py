@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.statistics.per_flow import roomier
-from ...kernels.kernel import Bools, Int, Int32s, Ints, UInt16s, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bools, Int, Int32s, Ints, NamedTuple, UInt16s, kernel
 
 
 class Groups(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import Options, parse_options
-from ...analyzer.units import parse_duration, parse_rate, parse_whole
-from ...kernels.records import NamedTuple
+from ...analyzer.words import parse_duration, parse_rate, parse_whole
+from ...kernels.kernel import NamedTuple
 
 COUNT, RATE, DURATION, RATIO = "count", "rate", "duration", "ratio"
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.words import choices
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import NamedTuple
 from .build import build, cables, check_size, joined, numbered
 from .fabric import Fabric
 from .parameters import (

@@ -11,7 +11,7 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import Options
 from ...analyzer.words import choices
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import NamedTuple
 from ..hashing.keys import parse_field_set
 from ..hashing.models import MODELS
 from ..hashing.seeded import PerSwitch, switch_seeds

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.units import parse_duration, parse_rate
+from ...analyzer.words import parse_duration, parse_rate
 from ..hashing.keys import packet_keys
 from ..hashing.models import bind
 from ..hashing.settings import HashSettings

@@ -9,8 +9,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.results.base import Record, about
-from ...kernels.kernel import Array, Bools, Int32s, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Array, Bools, Int32s, Ints, NamedTuple
 from ..fabrics.fabric import Fabric, edge_switches, tier_name
 from .loads import MOST_HOPS
 

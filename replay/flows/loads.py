@@ -13,12 +13,12 @@ from ...kernels.kernel import (
     Floats,
     Int32s,
     Ints,
+    NamedTuple,
     UInt32s,
     UInt64s,
     allocating,
     kernel,
 )
-from ...kernels.records import NamedTuple
 from ..fabrics.fabric import Fabric
 from ..hashing.keys import parse_field_set
 from ..hashing.models import bind

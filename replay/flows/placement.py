@@ -13,8 +13,17 @@ from typing import TypeAlias
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bools, Int32s, Ints, UInt16s, UInt32s, UInt64s, kernel, subkernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import (
+    Bools,
+    Int32s,
+    Ints,
+    NamedTuple,
+    UInt16s,
+    UInt32s,
+    UInt64s,
+    kernel,
+    subkernel,
+)
 from ..fabrics.fabric import Attachments, Fabric
 from ..fabrics.forwarding import Forwarding, Groups
 from ..hashing.bound import BoundHash

@@ -6,8 +6,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.bth import ROCE_UDP_PORT
-from ...kernels.kernel import Bytes, Int, Ints, inlined, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bytes, Int, Ints, NamedTuple, inlined, kernel
 from ..fabrics.fabric import MAX_HOSTS, AddressPlan
 from ..hashing.keys import PacketKeys
 from ..traffic.traffic import Traffic, WindowCells, Windows

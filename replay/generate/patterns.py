@@ -9,8 +9,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.words import choices
-from ...kernels.kernel import Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Ints, NamedTuple
 
 # The result of a pattern: senders, receivers, number and start of messages.
 

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bools, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bools, Ints, NamedTuple
 from ..traffic.traffic import ordinals
 from .patterns import Demands
 

@@ -8,8 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bytes, Int, Ints, UInt32s, UInt64s, inlined, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bytes, Int, Ints, NamedTuple, UInt32s, UInt64s, inlined, kernel
 from .keys import KeyBytes
 from .seeded import Fill
 

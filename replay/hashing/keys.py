@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 
 from ...analyzer.errors import UsageError
 from ...analyzer.wire.bth import ROCE_UDP_PORT
-from ...kernels.kernel import Array, Bools, Bytes, Ints, UInt16s, UInt32s
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Array, Bools, Bytes, Ints, NamedTuple, UInt16s, UInt32s
 
 _UDP = 17
 _MAPPED = bytes(10) + b"\xff\xff"

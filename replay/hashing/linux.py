@@ -19,8 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bytes, Int32s, Ints, UInt16s, UInt32s, UInt64s, inlined, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import (
+    Bytes,
+    Int32s,
+    Ints,
+    NamedTuple,
+    UInt16s,
+    UInt32s,
+    UInt64s,
+    inlined,
+    kernel,
+)
 from .bound import BoundHash
 from .functions import jhash_2words
 from .keys import PacketKeys

@@ -12,8 +12,7 @@ from math import gcd
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Int32s, Ints, UInt16s, UInt32s, UInt64s, inlined, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Int32s, Ints, NamedTuple, UInt16s, UInt32s, UInt64s, inlined, kernel
 from .settings import Group, Reduction
 
 MAX_SLOTS = 65_535

@@ -8,8 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bytes, Int32s, UInt32s, UInt64s, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bytes, Int32s, NamedTuple, UInt32s, UInt64s, kernel
 from .bound import BoundHash
 from .keys import KeyBytes
 from .settings import Reduction

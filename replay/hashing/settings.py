@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Ints, UInt16s
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Ints, NamedTuple, UInt16s
 
 SeedUse = Literal["init", "prepend", "xor"]
 Reduction = Literal["modulo", "range", "threshold"]

@@ -11,8 +11,16 @@ import msgspec
 
 from ...analyzer.errors import UsageError
 from ..packets.model.model import PS
-from .collectives import ALL_REDUCES, PLAIN, Collective, all_to_all, from_root, half_ring, to_root
-from .graph import Graph
+from .collectives import (
+    ALL_REDUCES,
+    PLAIN,
+    Collective,
+    Graph,
+    all_to_all,
+    from_root,
+    half_ring,
+    to_root,
+)
 from .tasks import Tasks
 
 # Jobs as JSON, see docs/replay.md: ranks, messages, computations, and what they wait for.

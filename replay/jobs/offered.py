@@ -26,7 +26,7 @@ from ..packets.model.model import (
 from ..packets.model.model import Edges as AllEdges
 from ..packets.offers import units_of, workload_of
 from ..traffic.traffic import ON_ACKED, ON_RECEIVED
-from .graph import MOST_EDGES, MOST_NODES, Job, Nodes
+from .collectives import MOST_EDGES, MOST_NODES, Job, Nodes
 
 
 class OfferedJobs(NamedTuple):

@@ -11,13 +11,21 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import Options, parse_options
-from ...analyzer.units import parse_size
-from ...analyzer.words import choices
+from ...analyzer.words import choices, parse_size
 from ...kernels.kernel import Floats
 from ..fabrics.fabric import Fabric
-from .collectives import ALL_REDUCES, PLAIN, Collective, experts, hierarchical, uneven
+from .collectives import (
+    ALL_REDUCES,
+    MODELS,
+    MOST_PS,
+    PLAIN,
+    Collective,
+    Job,
+    experts,
+    hierarchical,
+    uneven,
+)
 from .files import JobFile, JobFiles
-from .graph import MODELS, MOST_PS, Job
 from .tasks import PACKED, PLACEMENTS, FreeHosts, training
 
 COLLECTIVES: Final = (*PLAIN, "hierarchical", "moe")

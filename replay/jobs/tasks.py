@@ -20,8 +20,7 @@ from ...kernels.kernel import Floats, Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..generate.queue_pairs import QueuePairs
 from ..packets.model.model import PS, Edges, earliest
-from .collectives import Collective
-from .graph import LAST, MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Graph, Job
+from .collectives import LAST, MOST_BYTES, MOST_EDGES, MOST_NODES, MOST_PS, Collective, Graph, Job
 
 # Traffic of a pattern beside jobs: messages that wait for nothing, at the times of the pattern.
 

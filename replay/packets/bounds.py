@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kernels.kernel import Array, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Array, Ints, NamedTuple
 from ..fabrics.fabric import Fabric
 from ..traffic.traffic import ON_ACKED
 from .failures import SLOW, Failures

@@ -68,9 +68,24 @@ from .model.state import (
 )
 from .model.wheel import AT, COUNT, ITEM_MASK, MANY, Wheel, new_wheel, next_event, schedule
 from .open_loop import HOPS_AT_ONCE, check_hosts, result_of
-from .pauses import admit, is_paused, leave, next_due, note_use, obey, pause_due, pause_outcome
+from .pauses import (
+    admit,
+    class_of,
+    free_slot,
+    is_paused,
+    leave,
+    link_next,
+    new_slot,
+    next_due,
+    next_of,
+    note_use,
+    obey,
+    pause_due,
+    pause_outcome,
+    row_of,
+    size_of,
+)
 from .queues import enqueue, serve, take_arrival, way_on
-from .slots import class_of, free_slot, link_next, new_slot, next_of, row_of, size_of
 
 LONGEST_PS = 10**11
 """100 ms: added to the time to send everything, for runs that cannot complete."""

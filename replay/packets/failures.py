@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bools, Int32s, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bools, Int32s, Ints, NamedTuple
 from ..fabrics.fabric import Fabric
 from ..fabrics.forwarding import Forwarding, without_links
 from ..fabrics.routes import with_path_weights

@@ -28,8 +28,8 @@ from .model.labels import EvState, Select
 from .model.model import ACK, NEVER, EngineResult, Model, Workload, message_of
 from .model.rules import Choose, Emit, Rules, Strategy, choose_at, emit_at
 from .model.state import RunState, new_run, release, with_more_slots
+from .pauses import free_slot
 from .queues import enqueue, filled, serve, take_arrival, way_on
-from .slots import free_slot
 
 DONE, MORE, GROW = range(3)
 """No packet is in flight or pending; stopped at the limit; slots may not suffice for a window."""

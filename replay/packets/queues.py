@@ -18,8 +18,20 @@ from .model.model import ACK, MARKED, NEVER, TRIMMED, service_ps
 from .model.records import Records
 from .model.rules import Choice, Choose
 from .model.state import Network, RunState
-from .pauses import can_start, is_paused, leave, queue_bytes
-from .slots import SIZE_MASK, append, class_of, free_slot, link_next, next_of, size_of, take_next
+from .pauses import (
+    SIZE_MASK,
+    append,
+    can_start,
+    class_of,
+    free_slot,
+    is_paused,
+    leave,
+    link_next,
+    next_of,
+    queue_bytes,
+    size_of,
+    take_next,
+)
 
 
 @inlined

@@ -11,8 +11,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ...analyzer.wire.bth import ROCE_UDP_PORT
-from ...kernels.kernel import Bools, Bytes, Ints, allocating
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bools, Bytes, Ints, NamedTuple, allocating
 from ..generate.pcap_writer import DSCP_ECT0, file_header
 from ..generate.queue_pairs import BTH, ETHERNET, ICRC, IPV4, IPV6, UDP, Packets
 from ..hashing.keys import PacketKeys

@@ -17,8 +17,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.measures.spraying import best_fim
-from ...kernels.kernel import Floats, Int32s, Ints, UInt64s, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Floats, Int32s, Ints, NamedTuple, UInt64s, kernel
 from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..fabrics.parse import parse_fabric

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...analyzer.units import parse_size
+from ...analyzer.words import parse_size
 from ...kernels.kernel import Array, Int, Ints, inlined
 from ..fabrics.fabric import Fabric
 from ..packets.model.draws import SWITCH_PORT, below, draw, drawn, mixed

@@ -13,8 +13,7 @@ import time
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Floats, Int32s, Ints, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Floats, Int32s, Ints, NamedTuple, kernel
 from ..fabrics.fabric import Fabric
 from ..flows.placement import PathChoices, finished, links_of_paths, path_choices
 from ..results import SolverReport

@@ -12,9 +12,8 @@ from typing import Protocol, Self
 import numpy as np
 
 from ...analyzer.spec import PS, Options
-from ...analyzer.units import parse_duration
-from ...kernels.kernel import Array, Int, Ints
-from ...kernels.records import NamedTuple
+from ...analyzer.words import parse_duration
+from ...kernels.kernel import Array, Int, Ints, NamedTuple
 from ..fabrics.fabric import Fabric
 from ..flows.loads import Placement
 from ..packets.model.arrays import FabricArrays, fabric_arrays

@@ -33,8 +33,7 @@ from ..fabrics.fabric import Fabric
 from ..fabrics.mapping import map_hosts
 from ..hashing.keys import PacketKeys, addresses
 from ..results import HostMapping
-from .closed_loop import Ends, sent_messages
-from .message_log import MessageLog
+from .closed_loop import Ends, MessageLog, sent_messages
 from .traffic import AckTimes, Seen, SentMessages, Traffic, WindowCells, Windows
 
 # Packets of a capture counted per unit: one entropy value of one flow.

@@ -17,8 +17,18 @@ from ...analyzer.track.batch import TrackedBatch
 from ...analyzer.wire import bth
 from ...analyzer.wire.bth import unwrapped
 from ...analyzer.wire.packets import HAS_AETH
-from ...kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, Records, allocating, kernel
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import (
+    Array,
+    Bools,
+    Bytes,
+    Int,
+    Int32s,
+    Ints,
+    NamedTuple,
+    Records,
+    allocating,
+    kernel,
+)
 from ..hashing.keys import PacketKeys
 from ..results import HostMapping
 

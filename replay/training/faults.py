@@ -9,8 +9,7 @@ import numpy as np
 
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import Options, parse_spec
-from ...analyzer.units import parse_duration
-from ...analyzer.words import choices
+from ...analyzer.words import choices, parse_duration
 from ...kernels.kernel import Int32s, Ints
 from ..fabrics.fabric import Fabric
 from ..packets.failures import LOSSY, SLOW, LinkEvent, cables

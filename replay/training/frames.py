@@ -13,8 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from ...kernels.kernel import Bools, Bytes, Int32s, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bools, Bytes, Int32s, Ints, NamedTuple
 from ..generate.queue_pairs import AETH, BTH, ETHERNET, ICRC, IPV4, RETH, UDP
 from ..packets.hosts.feedback import CNP, FORTH
 from ..packets.model.model import ACK, IDENTITY, MARKED, NUMBER_BITS, NUMBER_MASK, TRIMMED

@@ -16,7 +16,7 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.spec import Options, parse_spec
 from ...analyzer.words import choices
-from ..jobs.graph import MOST_PS
+from ..jobs.collectives import MOST_PS
 from ..jobs.tasks import PLACEMENTS, SPREAD
 from .nccl import Channels, Kind, Nccl, pairs, ring, tree, uneven
 

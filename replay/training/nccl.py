@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from ...kernels.kernel import Array, Int32s, Ints
-from ..jobs.graph import Graph, Job
+from ..jobs.collectives import Graph, Job
 
 CTS_BYTES: Final = 64
 SLICES: Final = 2

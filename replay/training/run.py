@@ -9,11 +9,10 @@ from typing import Final
 import numpy as np
 
 from ...analyzer.errors import UsageError
-from ...kernels.kernel import Bytes, Int32s, Ints
-from ...kernels.records import NamedTuple
+from ...kernels.kernel import Bytes, Int32s, Ints, NamedTuple
 from ..fabrics.fabric import Fabric
 from ..generate.queue_pairs import ICRC, START_NS, linux_source_port
-from ..jobs.graph import Job
+from ..jobs.collectives import Job
 from ..jobs.offered import OfferedJobs, offer_jobs
 from ..jobs.tasks import FreeHosts
 from ..packets.event_driven import run_event_driven

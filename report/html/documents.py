@@ -34,11 +34,10 @@ from .analysis_charts import (
     rank_completions,
     rank_losses,
     ranks,
+    ranks_in_steps,
     taps_over_time,
 )
-from .drawing import Chart, escape
-from .job_charts import ranks_in_steps
-from .page import HtmlPage
+from .page import Chart, HtmlPage, escape
 from .replay_charts import (
     completions,
     completions_aggregation,

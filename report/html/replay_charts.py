@@ -17,10 +17,9 @@ from ...replay.results import (
     short_titles,
 )
 from .. import human
-from .analysis_charts import MOST as COMPLETIONS_MOST
-from .analysis_charts import MOST as QUEUES_MOST
+from .analysis_charts import MOST as MOST_BARS
 from .analysis_charts import lines
-from .drawing import WIDTH, Chart, Drawing, Value, shorten, ticks
+from .page import WIDTH, Chart, Drawing, Value, shorten, ticks
 
 # Box plots: imbalance over hash seeds, loads of links by strategy.
 
@@ -147,7 +146,7 @@ def completions(result: ReplayResult) -> Chart | None:
     known = [(each, times) for each in result.strategies if (times := _times(each))]
     if not known:
         return None
-    shown = known[:COMPLETIONS_MOST]
+    shown = known[:MOST_BARS]
     points = [_points(each, times) for each, times in shown]
     named = [
         (_describe(each, times), _steps(line))
@@ -227,7 +226,7 @@ def queues(strategy: StrategyResult) -> Chart | None:
     queued = sorted(longest.values(), key=lambda link: -max(_queue(link)))
     if not queued:
         return None
-    shown, stretch = queued[:QUEUES_MOST], strategy.packets.load_stretch_ns
+    shown, stretch = queued[:MOST_BARS], strategy.packets.load_stretch_ns
     named = [
         (
             f"{link.name} ({link.layer}), at most {human.size(max(_queue(link)))}",

@@ -29,14 +29,9 @@ from .. import human, verdicts
 from .. import notes as words
 from ..hops import short_taps, worst_first
 from ..human import UNKNOWN, Glyphs, count, counted, duration, percent
-from . import conformance, tables
-from . import conformance as tables_conformance
-from . import job_records as records_words
-from . import mrc as mrc_report
-from . import mrc as mrc_value_tables
+from . import conformance, jobs, mrc, tables
 from . import ranks as rank_tables
 from .diagnosis import Line, in_few_rows, in_full
-from .jobs import print_jobs
 from .page import Page, numbers, texts
 from .tables import (
     FlowTable,
@@ -343,7 +338,7 @@ class Report:
         complete = self._diagnosis()
         if self.brief:
             return
-        print_jobs(self.page, self.analysis, self.top)
+        jobs.print_jobs(self.page, self.analysis, self.top)
         self.page.gap()
         self.captures()
         self.tables()
@@ -494,29 +489,27 @@ class Report:
         summary = self.analysis.mrc
         if isinstance(summary, UnsetType):
             return
-        self.page.section("MRC", mrc_report.mrc(self.analysis, summary))
-        for line in mrc_report.outages(summary)[: self.top]:
+        self.page.section("MRC", mrc.mrc(self.analysis, summary))
+        for line in mrc.outages(summary)[: self.top]:
             self.page.say(line, "red")
-        self._table(mrc_report.MRC)
+        self._table(mrc.MRC)
         if summary.planes is not None:
             self._planes(summary.planes)
         self._entropy_values()
 
     def _entropy_values(self) -> None:
         """MRC entropy values with the most losses, NACKs and skips, and the retired values."""
-        troubled = mrc_value_tables.troubled(self.analysis)
+        troubled = mrc.troubled(self.analysis)
         shown = max(1, self.top // 2)
         if troubled:
             self.page.say("Entropy values with the most losses, NACKs and skips:")
-            self.page.draw(lambda table: mrc_value_tables.value_table(table, troubled[:shown]))
+            self.page.draw(lambda table: mrc.value_table(table, troubled[:shown]))
             self.page.more(len(troubled) - shown, "entropy value")
-        retired = mrc_value_tables.retired(self.analysis)
+        retired = mrc.retired(self.analysis)
         if retired:
             self.page.say("Retired entropy values (causes are inferred; ?: possibly retired):")
             begin = words.first_ns(self.analysis)
-            self.page.draw(
-                lambda table: mrc_value_tables.retired_table(table, retired[:shown], begin)
-            )
+            self.page.draw(lambda table: mrc.retired_table(table, retired[:shown], begin))
             self.page.say(
                 "without: packets sent until the entropy value returned, or until the end",
                 "dim",
@@ -525,7 +518,7 @@ class Report:
 
     def _planes(self, planes: MrcPlanes) -> None:
         width = self.console.width
-        self.page.draw(lambda table: mrc_report.plane_table(table, planes, self.glyphs, width))
+        self.page.draw(lambda table: mrc.plane_table(table, planes, self.glyphs, width))
 
     def _imbalance(self) -> None:
         records = sorted(self.analysis.imbalance, key=lambda r: r.max_over_mean, reverse=True)
@@ -631,19 +624,19 @@ class Report:
         records = self.analysis.job_records
         if not isinstance(records, JobRecords):
             return
-        self.page.section("Recorded collectives", records_words.overview(records))
-        troubles = records_words.troubles(records)
+        self.page.section("Recorded collectives", jobs.overview(records))
+        troubles = jobs.troubles(records)
         for line in troubles[: self.top]:
             self.page.say(f"{self.glyphs.bad} {line}", "red")
         self.page.more(len(troubles) - self.top, "line")
         groups = records.groups[: self.top]
-        self.page.draw(lambda table: records_words.group_table(table, groups))
+        self.page.draw(lambda table: jobs.group_table(table, groups))
         self.page.more(len(records.groups) - self.top, "group")
-        remarks = records_words.remarks(records, [job.name for job in self.analysis.jobs])
+        remarks = jobs.remarks(records, [job.name for job in self.analysis.jobs])
         for line in remarks[: self.top]:
             self.page.say(line)
         self.page.more(len(remarks) - self.top, "line")
-        self.page.say(records_words.GROUPS, "dim")
+        self.page.say(jobs.GROUPS, "dim")
 
     def _footnotes(self) -> None:
         """Reasons for unknown values of flows with a PSN order, each reason once."""
@@ -709,5 +702,5 @@ class CheckReport(Report):
         )
         self.page.section("Taps", text)
         shown = views[: self.top]
-        self.page.draw(lambda table: tables_conformance.view_table(table, shown, self.glyphs))
+        self.page.draw(lambda table: conformance.view_table(table, shown, self.glyphs))
         self.page.more(len(views) - self.top, "view")

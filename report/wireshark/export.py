@@ -22,7 +22,7 @@ from ...analyzer.capture.source import unpacked
 from ...analyzer.decode.decoder import Source
 from ...analyzer.errors import UnreadableInput, UsageError
 from ...analyzer.filtering.compiler import Filter
-from ...analyzer.jobs.files import named
+from ...analyzer.jobs.lines import named
 from ...analyzer.pipeline.captures import CapturePipeline, find_ranks, open_sources
 from ...analyzer.pipeline.options import AnalyzeOptions, Progress
 from ...analyzer.wire.registry import Registry

@@ -15,8 +15,7 @@ from ...analyzer.pipeline.captures import CapturePipeline
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track.batch import OVERTAKEN, REORDERED, TrackedBatch
 from ...analyzer.track.references import References
-from ...analyzer.wire.frames import FrameBatch
-from ...analyzer.wire.packets import PacketTable
+from ...analyzer.wire.packets import FrameBatch, PacketTable
 from ...kernels.kernel import Ints, Records
 
 # All frames of captures by time, with the packets that the decoder finds in them.

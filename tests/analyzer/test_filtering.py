@@ -31,8 +31,7 @@ from rocescope.analyzer.filtering.grammar import (
     parse,
 )
 from rocescope.analyzer.results.flow import Owner
-from rocescope.analyzer.wire.frames import FrameBatch
-from rocescope.analyzer.wire.packets import PacketTable
+from rocescope.analyzer.wire.packets import FrameBatch, PacketTable
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
 

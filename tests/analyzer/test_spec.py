@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.analyzer.spec import Fields, Options, parse_options, parse_spec
-from rocescope.analyzer.units import (
+from rocescope.analyzer.words import (
     parse_duration,
     parse_number,
     parse_rate,

@@ -15,7 +15,7 @@ import numpy as np
 
 from rocescope.analyzer.capture import source
 from rocescope.analyzer.capture.bytestream import MIN_WINDOW_BYTES, ByteStream, Window
-from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.packets import FrameBatch
 
 PAGE = mmap.PAGESIZE
 _NO_RIGHTS = 0

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from rocescope.kernels.jit import dispatcher
-from rocescope.kernels.kernel import Kernel, kernel, prefetch_item
-from rocescope.kernels.records import NamedTuple
-from rocescope.kernels.signature import digest_of
+from rocescope.kernels.kernel import Kernel, NamedTuple, kernel, prefetch_item
+from rocescope.kernels.libraries import digest_of
 
 MODULE = """
 import numpy as np

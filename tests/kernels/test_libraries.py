@@ -496,7 +496,7 @@ def test_errors_of_libraries_are_one_line_of_the_command_line(
 
 def test_a_scalar_has_one_type(capsys: pytest.CaptureFixture[str]) -> None:
     """A narrow signed number is passed as int64; an unsigned one keeps its width."""
-    from rocescope.kernels.signature import scalar_of
+    from rocescope.kernels.libraries import scalar_of
 
     assert {scalar_of(kind) for kind in (int, np.int8, np.int32, np.int64)} == {"int64"}
     assert scalar_of(np.uint32) == "uint32" and scalar_of(np.float32) == "float64"

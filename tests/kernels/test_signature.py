@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rocescope.kernels.signature import forget, format_of, packed, shape_of, text_of, writeable
+from rocescope.kernels.libraries import forget, format_of, packed, shape_of, text_of, writeable
 
 RECORD = np.dtype([("a", "<i4"), ("b", "u1")])
 ALIGNED = np.dtype([("a", "<i4"), ("b", "u1")], align=True)

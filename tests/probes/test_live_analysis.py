@@ -18,7 +18,7 @@ from rocescope.analyzer.results.analysis import LiveInterval
 from rocescope.analyzer.results.captures import Ended
 from rocescope.analyzer.wire.packets import PacketTable
 from rocescope.kernels.kernel import Kernel
-from rocescope.kernels.signature import shape_of, text_of
+from rocescope.kernels.libraries import shape_of, text_of
 from rocescope.probes import live_analysis
 from rocescope.probes.live import LiveOptions
 from rocescope.probes.live_analysis import LiveAnalysis

@@ -20,9 +20,9 @@ from rocescope.analyzer.capture.pcapng_writer import (
     section_header,
 )
 from rocescope.analyzer.capture.source import open_capture
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
+from rocescope.analyzer.wire.packets import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.taps import Tap, Taps
-from rocescope.probes.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
+from rocescope.probes.rings import INBOUND, OUTBOUND, PacketBlocks
 
 # pcapng blocks read back by tshark, dpkt and our own reader.
 

@@ -38,8 +38,7 @@ from rocescope.probes.program.compile import (
 )
 from rocescope.probes.program.filter import c_condition
 from rocescope.probes.program.program import ProgramOptions, source_text
-from rocescope.probes.ring import LARGEST_RECORD, RECORD_HEADER
-from rocescope.probes.rings import LOSS, RingMaps, ring_layout
+from rocescope.probes.rings import LARGEST_RECORD, LOSS, RECORD_HEADER, RingMaps, ring_layout
 
 # The environment in which bcc compiles.
 

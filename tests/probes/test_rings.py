@@ -21,11 +21,20 @@ from network import roce
 
 from rocescope.probes import bpf
 from rocescope.probes import rings as module
-from rocescope.probes.packet_blocks import INBOUND, OUTBOUND, PacketBlocks
 from rocescope.probes.program import program
 from rocescope.probes.program.program import Compiled, ProgramOptions
-from rocescope.probes.ring import scan
-from rocescope.probes.rings import LOSS, Drain, Loss, Rings, Wakeups, total
+from rocescope.probes.rings import (
+    INBOUND,
+    LOSS,
+    OUTBOUND,
+    Drain,
+    Loss,
+    PacketBlocks,
+    Rings,
+    Wakeups,
+    scan,
+    total,
+)
 
 # Counts of frames at the probes.
 

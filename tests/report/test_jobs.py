@@ -23,8 +23,13 @@ from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis
 from rocescope.analyzer.results.jobs import JobCost, JobEpoch, JobRank, TrainingJob
 from rocescope.report.files.tables import encode_records, step_columns, step_rows
+from rocescope.report.html.analysis_charts import (
+    MOST_RANKS,
+    MOST_STEPS,
+    ranks_in_steps,
+    shown_steps,
+)
 from rocescope.report.html.documents import analysis_html
-from rocescope.report.html.job_charts import MOST_RANKS, MOST_STEPS, ranks_in_steps, shown_steps
 from rocescope.report.jobs import begin_of, heading, in_order, intervals, sentences, training
 from rocescope.report.terminal.page import page_on
 from rocescope.report.terminal.report import Report

@@ -10,7 +10,7 @@ from rocescope.kernels.kernel import Array
 from rocescope.replay.aggregation.jobs import Job, parse_jobs, place
 from rocescope.replay.aggregation.network import new_packet, put
 from rocescope.replay.aggregation.run import MORE, Conditions, new_run, run_jobs, start
-from rocescope.replay.aggregation.scheme import Scheme
+from rocescope.replay.aggregation.schemes import Scheme
 from rocescope.replay.aggregation.state import (
     BIN_PS,
     CELL,

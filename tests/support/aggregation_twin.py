@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from rocescope.replay.aggregation.jobs import WIRE_BYTES, Job, priorities
 from rocescope.replay.aggregation.run import Conditions
-from rocescope.replay.aggregation.scheme import Conduct
+from rocescope.replay.aggregation.schemes import Conduct
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.packets.model.draws import drawn, generator, purpose
 

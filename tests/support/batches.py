@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rocescope.analyzer.decode.decoder import Decoder
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET, FrameBatch
-from rocescope.analyzer.wire.packets import PacketTable
+from rocescope.analyzer.wire.packets import LINKTYPE_ETHERNET, FrameBatch, PacketTable
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
 

@@ -11,7 +11,7 @@ from rocescope.analyzer.measures.measuring import Measuring
 from rocescope.analyzer.results.captures import CaptureSummary, TapSummary
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.analyzer.track.answers import rdma_udp_sport
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
+from rocescope.analyzer.wire.packets import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
 

@@ -11,8 +11,7 @@ from bpf_runs import run_program
 
 from rocescope.probes import bpf
 from rocescope.probes.program.program import Compiled, ProgramOptions
-from rocescope.probes.ring import LARGEST_RECORD, RECORD_HEADER
-from rocescope.probes.rings import Loss, Rings, total
+from rocescope.probes.rings import LARGEST_RECORD, RECORD_HEADER, Loss, Rings, total
 
 TAP = 3
 

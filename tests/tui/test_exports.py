@@ -18,8 +18,7 @@ from tui_driver import drive, text_of, typed
 from rocescope.analyzer.errors import RocescopeError
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.exports import save
-from rocescope.tui.session.packet_export import PacketExport
-from rocescope.tui.session.packets import Wanted
+from rocescope.tui.session.packets import PacketExport, Wanted
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import FlowKey
 

@@ -34,7 +34,7 @@ from .snapshot import (
 )
 
 if TYPE_CHECKING:
-    from ...analyzer.measures.counters import Counters
+    from ...analyzer.measures.measuring import Counters
     from ...analyzer.measures.series import Activity, Totals
     from ...analyzer.measures.spraying import PathUsage, UsageRecords
     from ...analyzer.track.tracker import FlowTracker

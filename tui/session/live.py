@@ -30,9 +30,8 @@ from ...analyzer.wire.packets import PacketTable
 from ...analyzer.words import printable
 from ...probes.capture_files import CaptureFiles
 from ...probes.hooks.attach import gone_text
-from ...probes.live import LiveOptions, LiveSource
+from ...probes.live import LiveOptions, LiveProbes, LiveSource
 from ...probes.live_analysis import LivePipeline, warm_up
-from ...probes.live_probes import LiveProbes
 from ...probes.owners.watch import OwnerComments, watch_owners
 from ...probes.rights import allow, become_unprivileged, lower_own, raise_own
 from .feeds import CaptureFeed, Feed, ended_words, measure_for_screens

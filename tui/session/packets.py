@@ -1,4 +1,4 @@
-"""The packets of one flow for the screen, from a pass over the captures; limited in number."""
+"""Packets of the selected flows: rows for the screen, and as a pcapng file with comments."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 
+from ...analyzer.capture.pcapng_writer import interface_description, packet_block, section_header
 from ...analyzer.capture.rings import ConcatenatedCapture, Part
 from ...analyzer.capture.source import Capture
 from ...analyzer.decode.decoder import Source
 from ...analyzer.decode.merge import merge_tables
+from ...analyzer.errors import RocescopeError
 from ...analyzer.filtering.compiler import Filter
 from ...analyzer.measures.hops.passing import FIRST_HORIZON_NS
 from ...analyzer.pipeline.captures import open_sources
@@ -23,13 +25,21 @@ from ...analyzer.track import batch as verdicts
 from ...analyzer.track.references import REFERENCE, References
 from ...analyzer.track.tracker import FlowTracker
 from ...analyzer.wire.bth import ACKNOWLEDGE, MARKS_RESENDS, OPCODE_CLASS
-from ...analyzer.wire.frames import LINKTYPE_ETHERNET, LINKTYPE_IPV4, LINKTYPE_IPV6
-from ...analyzer.wire.packets import IPV6, RTX, PacketTable
+from ...analyzer.wire.packets import (
+    IPV6,
+    LINKTYPE_ETHERNET,
+    LINKTYPE_IPV4,
+    LINKTYPE_IPV6,
+    RTX,
+    PacketTable,
+)
 from ...analyzer.wire.registry import Registry, SegmentLists
-from ...analyzer.wire.taps import Taps
+from ...analyzer.wire.taps import Tap, Taps
 from ...kernels.kernel import Bools, Bytes, Ints, Records
 from ...report.hops import short_taps
 from ...report.notes import Sight, psn_note
+from ...version import VERSION
+from .session import Session
 from .snapshot import FlowKey
 
 # One pass over the captures for the packets of some flows, in memory of one batch.
@@ -436,3 +446,59 @@ def notes_of(chunk: Chunk, taps: Taps) -> list[str]:
         psn_note(kind, psn, Sight(*sight), short[taps[tap].name])
         for kind, psn, sight, tap in columns
     ]
+
+
+class PacketExport(FlowPass):
+    """Writes all packets of some flows while the captures are searched."""
+
+    def __init__(self, session: Session, keys: Sequence[FlowKey], wanted: Wanted) -> None:
+        super().__init__(session.paths, keys, wanted, session.packet_options())
+        self.packets = 0
+        """Written so far."""
+        self._session, self._keys = session, keys
+        self._interfaces: dict[tuple[int, int], int] = {}
+        """Interface numbers so far, by tap and link type."""
+
+    def write(self, file: BinaryIO) -> None:
+        """Write findings, marks and comments as packet comments; comments on flows in the header.
+
+        RocescopeError as when opening captures and after `stop`; OSError if a capture cannot be
+        read or `file` cannot be written.
+        """
+        file.write(section_header(f"rocescope {VERSION}", os.uname().sysname, self._about()))
+        with self:
+            for chunk in self.chunks():
+                file.writelines(self._blocks(chunk))
+        if self.stopped:
+            raise RocescopeError("stopped before all packets were found; nothing saved")
+
+    def _about(self) -> list[str]:
+        lines = []
+        for key in self._keys:
+            lines.append(f"flow {self._session.wireshark_filter(key)}")
+            said = self._session.marks.flows.get(key)
+            if said is not None:
+                lines.append(f"marked: {said}" if said else "marked")
+        return lines
+
+    def _blocks(self, chunk: Chunk) -> Iterator[bytes]:
+        table, taps = chunk.table, self.registry.taps
+        for row, note in enumerate(notes_of(chunk, taps)):
+            number, link = int(table.tap[row]), link_type(taps, table, row)
+            tap = taps[number]
+            interface = self._interfaces.get((number, link))
+            if interface is None:
+                interface = self._interfaces[number, link] = len(self._interfaces)
+                yield interface_description(
+                    Tap(tap.name, link, tap.snap_length, tap.speed_bits_per_second, tap.filter)
+                )
+            said = self._session.marks.packets.get((tap.name, int(table.frame_number[row])))
+            yield packet_block(
+                interface,
+                int(table.time_ns[row]),
+                self.frames.of(table, row),
+                int(table.wire_bytes[row]),
+                [text for text in (note, said) if text],
+            )
+            self.packets += 1
+        self.frames.forget(table, chunk.verdict >= 0)

@@ -15,7 +15,7 @@ from ...measures.troubles import LATE, Trouble
 from ...results.captures import CaptureSummary, Pause, TapSummary
 from ...results.diagnosis import Evidence, Finding, Kind, Place, Severity
 from ...results.flow import Flow
-from ...summary.hidden import gaps_in
+from ...summary.trust import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES
 from ...words import printable
 from ..case import Case, priorities_of, seen_in_part

@@ -20,7 +20,7 @@ from ...measures.troubles import (
 )
 from ...results.diagnosis import Finding, Kind, Place, Severity
 from ...results.flow import Flow
-from ...summary.hidden import gaps_in
+from ...summary.trust import gaps_in
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable
 from ..case import Case, seen_in_part

@@ -26,7 +26,7 @@ from ...measures.troubles import (
 from ...results.diagnosis import AT_MOST, LOST_AGAIN, Confidence, Finding, Kind, Place
 from ...results.flow import Flow
 from ...statistics.shares import wilson
-from ...summary.hidden import gaps_in
+from ...summary.trust import gaps_in
 from ...wire.bth import MRC, TRANSPORT_NAMES, UC
 from ...wire.packets import FULL_HOP_LIMITS
 from ...words import printable

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, subkernel
-from ....kernels.records import Record, Records
+from ....kernels.kernel import Int, Record, RecordArray, inlined, subkernel
 from ...statistics.per_flow import roomier
 from ...track.batch import MIRROR_DUPLICATE, TAP_COPY, Rows, TrackedBatch
 from ...wire.bth import ACKNOWLEDGE, OPCODE_CLASS, SYNDROME_KIND_MASK, SYNDROME_NAK
@@ -77,7 +76,7 @@ def _notify(s: Record, time: Int, interval: Int) -> Int:
 @subkernel
 def pace(
     book: Book,
-    scopes: tuple[Records, ...],
+    scopes: tuple[RecordArray, ...],
     keys: NDArray[np.int32],
     interval: Int,
     for_nak: bool,

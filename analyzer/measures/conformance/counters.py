@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import NamedTuple
 from ...errors import UnreadableInput, UsageError
 from ...results.analysis import CounterCheck
 from ...wire.bth import OPERATION_NAMES, RC, XRC

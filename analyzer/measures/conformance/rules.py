@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import NamedTuple
 
 REQUESTER, RESPONDER = "requester", "responder"
 

@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ....kernels.kernel import Int, inlined, subkernel
-from ....kernels.records import NamedTuple, Record, Records
+from ....kernels.kernel import Int, NamedTuple, Record, RecordArray, inlined, subkernel
 from ...statistics.histogram import HistogramPool, Histograms
 from ...statistics.per_flow import PerFlow, Pool
 from ...statistics.per_flow import Rows as FlowRows
@@ -166,10 +165,10 @@ class ReadRecord(Record):
 class Book(NamedTuple):
     """The arrays that the kernels write; one row per flow."""
 
-    states: Records
-    times: Records
+    states: RecordArray
+    times: RecordArray
     """TIME[flows, TIMES]; rows are allocated on first use."""
-    reads: Records
+    reads: RecordArray
     """READ[flows, READS]; rows are allocated on first use."""
     ok: NDArray[np.int64]
     """int64[flows, rules]: cases that follow the rule."""
@@ -177,7 +176,7 @@ class Book(NamedTuple):
     """int64[flows, kinds]: cases that violate it."""
     undecided: NDArray[np.int32]
     """int32[flows, rules, reasons]: undecided cases."""
-    violations: Records
+    violations: RecordArray
     used: NDArray[np.int64]
     """int64[5]: violations stored, rings of times, rings of READs, responses without a peer, and
     the reaction time of a sender (a setting)."""

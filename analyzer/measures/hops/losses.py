@@ -21,12 +21,21 @@ from ...track.state import REQUESTS
 from ...track.tracker import FlowTracker
 from ...wire.bth import OPCODE_CLASS, PSN_HALF, PSN_MASK, REQUEST, SEQUENCED, UC, UD
 from . import state
-from .captures import Misses, add_skipped_packets, packets_at_taps
 from .hops import ENDED, LOST, Missed, TapHop, TapHops, arrivals, spread_times
 from .measure import HopMeasure
 from .passing import FIRST_ENDS
 from .state import END, START
-from .testimony import Testified, Testimony, VisitsByKey, count_rows, plus, testified
+from .testimony import (
+    Misses,
+    Testified,
+    Testimony,
+    VisitsByKey,
+    add_skipped_packets,
+    count_rows,
+    packets_at_taps,
+    plus,
+    testified,
+)
 from .vantage import (
     MOST_DIRECT,
     Downstream,

@@ -13,8 +13,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, UInt64s, inlined, kernel, prefetch_item, subkernel
-from ....kernels.records import Records
+from ....kernels.kernel import (
+    Int,
+    Ints,
+    RecordArray,
+    UInt64s,
+    inlined,
+    kernel,
+    prefetch_item,
+    subkernel,
+)
 from ...statistics.histogram import Histograms, observe
 from ...track.batch import OVERTAKEN, RECOVERED, RETRANSMITTED, Rows
 from ...wire import bth
@@ -117,7 +125,7 @@ def _fetch_ahead(p: Passing, hashes: Ints, i: Int) -> None:
 
 
 @inlined
-def _fetch(ring: Records, number: Int) -> None:
+def _fetch(ring: RecordArray, number: Int) -> None:
     """Prefetch a record, which may begin in one cache line and end in the next."""
     at = number & (len(ring) - 1)
     prefetch_item(ring, at)

@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ....kernels.kernel import Int32s, Ints, UInt64s
-from ....kernels.records import NamedTuple, Record, Records
+from ....kernels.kernel import Int32s, Ints, NamedTuple, Record, RecordArray, UInt64s
 
 START: Final = 0xFFFE
 """In place of the tap before the first one."""
@@ -234,31 +233,31 @@ class VisitRecord(Record):
 class Passing(NamedTuple):
     """All arrays of the measure; those named rings are addressed modulo their power-of-two size."""
 
-    sightings: Records
+    sightings: RecordArray
     """SIGHTING ring."""
-    transmissions: Records
+    transmissions: RecordArray
     """TRANSMISSION ring."""
     buckets: Ints
     """Newest transmission by hash."""
-    edges: Records
+    edges: RecordArray
     """EDGE, per flow and of all flows together."""
     edge_slots: Int32s
-    visits: Records
+    visits: RecordArray
     """VISIT, per flow and tap."""
     visit_slots: Int32s
     hops: Int32s
     """Edge of each hop: the edges of all flows together in order of appearance."""
     windows: Ints
     """int64[hops, WINDOWS, WINDOW_VALUES]."""
-    ends: Records
+    ends: RecordArray
     """MOMENT: transmissions that ended where others of their flow continued, or that skipped a tap
     where others did not, in order of their first sighting; also the first few of every flow and
     tap."""
-    resent: Records
+    resent: RecordArray
     """MOMENT: retransmissions."""
-    outputs: Records
+    outputs: RecordArray
     """OUTPUT by number: twice the tap, and the last bit of the hop limit there."""
-    moves: Records
+    moves: RecordArray
     """MOVE: the first `LOGGED_MOVES` of every flow and tap."""
     lags: Ints
     """int64[ORDERED_TAPS, ORDERED_TAPS, 2, 3]: for taps a < b, by direction (1 where the source has

@@ -19,8 +19,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ....kernels.kernel import Floats, Int, function_at, pointer_to, subkernel
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import Floats, Int, NamedTuple, function_at, pointer_to, subkernel
 from ..model.arrays import RoundTrips
 
 WINDOW, OWN_COLUMNS = 0, 1

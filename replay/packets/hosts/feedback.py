@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Bytes, Floats, Int, Int32s, Ints, inlined
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import Bytes, Floats, Int, Int32s, Ints, NamedTuple, inlined
 from ..model.draws import mixed
 from ..model.model import AGAIN, NUMBER_MASK, Workload, pace_of
 from ..model.records import CACHE_LINE, Records, layout, table

@@ -16,7 +16,7 @@ from ..model.records import Records
 from ..model.rules import Emit
 from ..model.state import Desk, Messages, Net, Network
 from ..model.wheel import schedule
-from ..slots import free_slot, link_next, new_slot, next_of
+from ..pauses import free_slot, link_next, new_slot, next_of
 from . import feedback as fb
 from . import transport as rec
 from .congestion import MSS, Heard, OnAck, OnCnp, OnLoss

@@ -16,9 +16,8 @@ from ..model.records import Records
 from ..model.rules import Emit
 from ..model.state import Messages, Network
 from ..model.wheel import schedule
-from ..pauses import can_start, is_paused
+from ..pauses import can_start, charge, is_paused, new_slot, next_class, size_of
 from ..queues import add_jitter, start_service, take_waiting
-from ..slots import charge, new_slot, next_class, size_of
 from . import feedback as fb
 from . import transport as rec
 from .congestion import MSS, WINDOW, OnSend

@@ -16,11 +16,11 @@ from ....kernels.kernel import (
     Int,
     Int32s,
     Ints,
+    NamedTuple,
     allocating,
     inlined,
     subkernel,
 )
-from ....kernels.records import NamedTuple
 from ...fabrics.fabric import Fabric
 from .model import PS
 

@@ -21,8 +21,16 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ....kernels.kernel import Int, Int32s, Ints, function_at, inlined, pointer_to, subkernel
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import (
+    Int,
+    Int32s,
+    Ints,
+    NamedTuple,
+    function_at,
+    inlined,
+    pointer_to,
+    subkernel,
+)
 from .draws import drawn_in_turn
 
 WAKE, DRAWS, OUTSTANDING, RTT, HOPS, OWN = range(6)

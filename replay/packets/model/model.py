@@ -62,8 +62,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, inlined, kernel
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import Array, Bools, Bytes, Int, Int32s, Ints, NamedTuple, inlined, kernel
 from ...results import SwitchHash
 from ...traffic.traffic import Traffic
 from .queueing import MOST_CLASSES, PauseOutcome, Pfc, TrafficClass

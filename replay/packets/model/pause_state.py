@@ -19,8 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Bytes, Int32s, Ints
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import Bytes, Int32s, Ints, NamedTuple
 from .arrays import FabricArrays
 from .model import NEVER, Model
 from .queueing import (

@@ -16,8 +16,7 @@ from typing import Final
 import numpy as np
 
 from ....analyzer.errors import UsageError
-from ....kernels.kernel import Bools, Bytes, Ints
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import Bools, Bytes, Ints, NamedTuple
 from .records import Records, layout, table
 
 BUFFER_BYTES_PER_GBPS: Final = 3_200

@@ -26,8 +26,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ....kernels.kernel import Int, Int32s, Ints, callback, function_at, inlined
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import Int, Int32s, Ints, NamedTuple, callback, function_at, inlined
 from ...fabrics.fabric import Fabric
 from ...results import SwitchHash
 from .labels import EvState, HostFunctions

@@ -6,8 +6,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from ....kernels.kernel import Array, Bytes, Int32s, Ints
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import Array, Bytes, Int32s, Ints, NamedTuple
 from .arrays import FabricArrays, ports_in_turn
 from .model import LINK, NEVER, RANDOM, Model, Workload
 from .pause_state import Pauses, no_pauses

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....kernels.kernel import Int, Ints, inlined, subkernel
-from ....kernels.records import NamedTuple
+from ....kernels.kernel import Int, Ints, NamedTuple, inlined, subkernel
 from .model import NEVER
 from .records import Records, layout, table
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rocescope.analyzer.capture.source import Capture, open_capture
-from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.packets import FrameBatch
 from rocescope.analyzer.wire.taps import Taps
 
 

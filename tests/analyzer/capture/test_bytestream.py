@@ -22,7 +22,7 @@ from rocescope.analyzer.capture.framing import NAMES, canonical, label, supporte
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.capture.stored import StoredObject, objects_at
 from rocescope.analyzer.errors import RocescopeError, StoreError, UnreadableInput, UsageError
-from rocescope.analyzer.wire.frames import SUPPORTED_LINK_TYPES, FrameBatch
+from rocescope.analyzer.wire.packets import SUPPORTED_LINK_TYPES, FrameBatch
 from rocescope.analyzer.wire.taps import Taps
 
 from .reading import Bites

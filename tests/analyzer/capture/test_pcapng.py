@@ -20,7 +20,7 @@ from rocescope.analyzer.capture.bytestream import Window
 from rocescope.analyzer.capture.framing import Counts
 from rocescope.analyzer.capture.source import open_capture
 from rocescope.analyzer.errors import UnreadableInput
-from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.packets import FrameBatch
 from rocescope.analyzer.wire.taps import Taps
 
 from . import twin

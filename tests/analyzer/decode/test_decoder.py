@@ -336,7 +336,7 @@ import numpy as np
 from rocescope.analyzer.decode.headers import be32
 from rocescope.analyzer.decode.decoder import Decoder
 from rocescope.analyzer.wire.registry import Endpoints
-from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.packets import FrameBatch
 from rocescope.analyzer.wire.taps import Tap, Taps
 from rocescope.analyzer.wire.registry import Registry
 

@@ -23,7 +23,7 @@ from rocescope.analyzer.decode import sessions as ses
 from rocescope.analyzer.decode import tunnel_patterns as pt
 from rocescope.analyzer.decode.counters import DecodeCounters
 from rocescope.analyzer.decode.unwrapping import Inner, Unwrapper
-from rocescope.analyzer.wire.frames import FrameBatch
+from rocescope.analyzer.wire.packets import FrameBatch
 from rocescope.analyzer.wire.taps import Tap, Taps
 
 from .test_decoder import frame as roce

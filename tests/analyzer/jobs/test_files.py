@@ -6,7 +6,7 @@ import os
 import pytest
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.jobs.files import LONGEST_LINE_BYTES, lines, named
+from rocescope.analyzer.jobs.lines import LONGEST_LINE_BYTES, lines, named
 
 
 def test_patterns_name_files_once_in_order(tmp_path):

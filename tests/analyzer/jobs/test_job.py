@@ -13,9 +13,8 @@ from job_logs import COMM, encoded, nccl, ucx, ucx_dc, ucx_end
 
 from rocescope.analyzer.jobs import job as following
 from rocescope.analyzer.jobs import job as module
-from rocescope.analyzer.jobs.files import LONGEST_LINE_BYTES
 from rocescope.analyzer.jobs.job import FollowedLogs, Job
-from rocescope.analyzer.jobs.lines import Speaker
+from rocescope.analyzer.jobs.lines import LONGEST_LINE_BYTES, Speaker
 
 # What the lines of a job say together.
 

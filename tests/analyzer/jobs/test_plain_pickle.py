@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_jobs import torch_pickle
 
-from rocescope.analyzer.jobs.plain_pickle import MOST_OPENED, RefusedPickle, plain
+from rocescope.analyzer.jobs.flight_recorder import MOST_OPENED, RefusedPickle, plain
 
 _LEAVES = (
     st.none()

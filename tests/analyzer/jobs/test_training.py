@@ -23,7 +23,7 @@ from rocescope.analyzer.jobs.steps import (
 )
 from rocescope.analyzer.jobs.training import Sources, training_jobs
 from rocescope.analyzer.jobs.waiting import judge, timeline, usual_of
-from rocescope.analyzer.measures.message_log import MESSAGE, GrantNames, MessageLog
+from rocescope.analyzer.measures.messages import MESSAGE, GrantNames, MessageLog
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.analysis import Analysis

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocescope.analyzer.measures import counters
-from rocescope.analyzer.measures.counters import Counters
+from rocescope.analyzer.measures import measuring as counters
+from rocescope.analyzer.measures.measuring import Counters
 from rocescope.analyzer.statistics.per_flow import kept_flows
 from rocescope.cluster.reduce import read_state, write_state
 

@@ -16,8 +16,7 @@ from traffic import ACK, NAK_SEQUENCE_ERROR, WRITE_ONLY, batches, packets
 from rocescope.analyzer.measures.measuring import LATEST, Departed, Measuring, PacketClock
 from rocescope.analyzer.summary.summarize import Summary
 from rocescope.analyzer.track.state import EVENT_NAMES, FOLLOWED_TAPS, UNFOLLOWED_TAPS
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
-from rocescope.analyzer.wire.packets import ACK_REQUEST, PacketTable
+from rocescope.analyzer.wire.packets import ACK_REQUEST, LINKTYPE_ETHERNET, PacketTable
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
 

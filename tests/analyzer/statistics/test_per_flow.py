@@ -16,7 +16,7 @@ from rocescope.analyzer.statistics.per_flow import (
     Tables,
     kept_flows,
 )
-from rocescope.kernels.records import NamedTuple
+from rocescope.kernels.kernel import NamedTuple
 
 FLOWS = 10
 HOLDER = np.dtype([("pool", "i4"), ("table", "i8"), ("bits", "u1"), ("room", "u1")])

@@ -16,10 +16,9 @@ from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.results.captures import CaptureSummary, Ended
 from rocescope.analyzer.results.flow import Flow
-from rocescope.analyzer.summary.hidden import as_hidden, gaps_in, gaps_of
 from rocescope.analyzer.summary.mrc import Planes
 from rocescope.analyzer.summary.names import Names, PlaneBy
-from rocescope.analyzer.summary.trust import warnings_of
+from rocescope.analyzer.summary.trust import as_hidden, gaps_in, gaps_of, warnings_of
 from rocescope.analyzer.track.tracker import FlowTracker
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Gap, Tap, Taps

@@ -10,7 +10,7 @@ import pytest
 from recorded_jobs import dump, entry, write_dumps
 
 from rocescope.cli import run
-from rocescope.report.terminal.job_records import remarks, troubles
+from rocescope.report.terminal.jobs import remarks, troubles
 
 _RUN = "h5_two_jobs_slow_host"
 _CLOCK_NS = 2_000_000

@@ -22,10 +22,13 @@ from rocescope.commands.options.reading import (
     mirror_options,
     parse_dscp_priorities,
 )
-from rocescope.commands.options.replaying import MAPPED, OFFERED, Mapped, Offered
 from rocescope.commands.options.taps import (
+    MAPPED,
     NAMING,
+    OFFERED,
+    Mapped,
     Naming,
+    Offered,
     captures_in,
     check_inputs,
     check_uncombined,

@@ -27,8 +27,7 @@ from rocescope.tui.screens import packets as packets_screen
 from rocescope.tui.screens.mrc import plane_line
 from rocescope.tui.session.dissect import mrc_lines
 from rocescope.tui.session.flow_filter import FlowFilter
-from rocescope.tui.session.packet_export import PacketExport
-from rocescope.tui.session.packets import PacketScan, Wanted
+from rocescope.tui.session.packets import PacketExport, PacketScan, Wanted
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import UNKNOWN, FlowKey
 

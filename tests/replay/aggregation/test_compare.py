@@ -27,7 +27,7 @@ from rocescope.replay.aggregation.schemes import atp
 from rocescope.replay.compare.packets import COMPILING
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.keys import PacketKeys
-from rocescope.replay.jobs.graph import MODELS
+from rocescope.replay.jobs.collectives import MODELS
 from rocescope.replay.traffic.traffic import SentMessages, Traffic
 
 # Schemes side by side: what the result says of them.

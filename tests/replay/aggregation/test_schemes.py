@@ -29,8 +29,8 @@ from hypothesis import strategies as some
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.aggregation.request import SCHEMES, parse_schemes
 from rocescope.replay.aggregation.run import Conditions, simulate
-from rocescope.replay.aggregation.scheme import Options
 from rocescope.replay.aggregation.schemes import (
+    Options,
     a2tp,
     a2tp_at_switch,
     atp,

@@ -23,8 +23,8 @@ from rocescope.replay.compare.specs import (
 )
 from rocescope.replay.compare.vary import replay_varied
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.captured import Shape
 from rocescope.replay.packets.model.queueing import Pfc, TrafficClass
+from rocescope.replay.packets.offers import Shape
 from rocescope.replay.results import ReplayResult, short_titles
 from rocescope.report.files.results import encode
 

@@ -15,7 +15,7 @@ from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.compare.vary import parse_vary, replay_varied, varied
 from rocescope.replay.fabrics.fabric import Fabric
 from rocescope.replay.jobs import files as job_files
-from rocescope.replay.jobs.graph import Graph
+from rocescope.replay.jobs.collectives import Graph
 from rocescope.replay.traffic import observed
 from rocescope.replay.traffic.traffic import Traffic
 

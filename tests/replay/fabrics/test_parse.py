@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.analyzer.units import parse_rate
+from rocescope.analyzer.words import parse_rate
 from rocescope.replay.fabrics.parameters import (
     COUNT,
     RATE_AND_DELAY,

@@ -13,12 +13,12 @@ from rocescope.analyzer.errors import UsageError
 from rocescope.replay.jobs.collectives import (
     PLAIN,
     Collective,
+    Graph,
     experts,
     hierarchical,
     uneven,
     uneven_sizes,
 )
-from rocescope.replay.jobs.graph import Graph
 
 
 def _made(collective: Collective, ranks: int, size: int) -> tuple[Graph, list[set[int]]]:

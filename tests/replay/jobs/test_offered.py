@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.jobs.graph import MOST_PS, Graph, Job
+from rocescope.replay.jobs.collectives import MOST_PS, Graph, Job
 from rocescope.replay.jobs.offered import alone_ps, job_times, offer_jobs
 from rocescope.replay.jobs.spec import COLLECTIVES, parse_jobs
 from rocescope.replay.packets.bounds import bounds

@@ -11,9 +11,8 @@ import pytest
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.compare.specs import pairs_of
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.jobs import graph as graphs
-from rocescope.replay.jobs.collectives import PLAIN
-from rocescope.replay.jobs.graph import MODELS, MOST_PS, Graph
+from rocescope.replay.jobs import collectives as graphs
+from rocescope.replay.jobs.collectives import MODELS, MOST_PS, PLAIN, Graph
 from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import parse_jobs
 from rocescope.replay.jobs.tasks import FreeHosts, Tasks, background, training

@@ -40,10 +40,9 @@ from rocescope.replay.generate.queue_pairs import Sending
 from rocescope.replay.hashing.keys import PacketKeys, packet_keys
 from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import parse_jobs
-from rocescope.replay.packets.captured import Shape, captured, reshaped
 from rocescope.replay.packets.event_driven import run_event_driven
 from rocescope.replay.packets.model.model import Model
-from rocescope.replay.packets.offers import collective, units_of
+from rocescope.replay.packets.offers import Shape, captured, collective, reshaped, units_of
 from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies.registry import parse_packet_strategy, parse_strategy
 from rocescope.replay.traffic.observed import traffic_from_capture
@@ -459,7 +458,7 @@ def test_limits_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     with pytest.raises(UsageError, match="409,600,000 packets are too many"):
         reshaped(before, sent, Shape(factor=1e5), True)
-    module = "rocescope.replay.packets.captured"
+    module = "rocescope.replay.packets.offers"
     monkeypatch.setattr(f"{module}.MOST_EDGES", 31)
     with pytest.raises(UsageError, match="qps: more than 31 dependencies"):
         reshaped(before, sent, Shape(queue_pairs=4), True)

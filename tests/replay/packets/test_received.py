@@ -26,10 +26,9 @@ from rocescope.replay.compare.prepared import PreparedReplay
 from rocescope.replay.compare.request import ReplayRequest
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.hashing.keys import packet_keys
-from rocescope.replay.packets.captured import captured
 from rocescope.replay.packets.hosts.transport import Transport
 from rocescope.replay.packets.model.model import AGAIN, MARKED, PS, TRIMMED, Model
-from rocescope.replay.packets.offers import collective, workload_of
+from rocescope.replay.packets.offers import captured, collective, workload_of
 from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.packets.received import Order, reordering, write_received
 from rocescope.replay.packets.runs import MOST_CELLS, loads_over_time, run_packets, stretch_ps

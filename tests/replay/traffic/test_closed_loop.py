@@ -14,12 +14,11 @@ from rocescope.analyzer.track.batch import IN_ORDER, NOT_SEQUENCED
 from rocescope.analyzer.wire.bth import opcode_name
 from rocescope.analyzer.wire.packets import ACK_REQUEST, HAS_AETH
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.packets.captured import captured
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload
+from rocescope.replay.packets.offers import captured
 from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
-from rocescope.replay.traffic.closed_loop import LEAST_TURNS, sent_messages
-from rocescope.replay.traffic.message_log import MessageLog
+from rocescope.replay.traffic.closed_loop import LEAST_TURNS, MessageLog, sent_messages
 from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.replay.traffic.traffic import (
     ON_ACKED,

@@ -18,12 +18,12 @@ from rocescope.analyzer.wire.bth import opcode_name
 from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.jobs.offered import offer_jobs
 from rocescope.replay.jobs.spec import parse_jobs
-from rocescope.replay.packets.captured import captured
 from rocescope.replay.packets.model.model import Model
+from rocescope.replay.packets.offers import captured
 from rocescope.replay.packets.received import write_sent
 from rocescope.replay.packets.runs import run_packets
 from rocescope.replay.strategies.registry import parse_packet_strategy
-from rocescope.replay.traffic.message_log import ASKS, REQUESTS, RESPONSES, MessageLog
+from rocescope.replay.traffic.closed_loop import ASKS, REQUESTS, RESPONSES, MessageLog
 from rocescope.replay.traffic.observed import traffic_from_capture
 from rocescope.replay.traffic.traffic import (
     CHANCE,

@@ -42,18 +42,20 @@ from rocescope.report.html.documents import (
     sweep_html,
     trace_html,
 )
-from rocescope.report.html.drawing import (
+from rocescope.report.html.page import (
     _DARK,
+    LARGEST,
     LIGHT,
     LONGEST,
+    POLICY,
     STYLE,
     Chart,
     Drawing,
+    HtmlPage,
     escape,
     shorten,
     ticks,
 )
-from rocescope.report.html.page import LARGEST, POLICY, HtmlPage
 from rocescope.report.terminal.page import folded, numbers, texts
 
 # Parts of a report on an HTML page.

@@ -20,8 +20,7 @@ from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.track.batch import AHEAD, IN_ORDER, OVERTAKEN, REORDERED
 from rocescope.tui.exports import save
 from rocescope.tui.session.dissect import dissect
-from rocescope.tui.session.packet_export import PacketExport
-from rocescope.tui.session.packets import Late, PacketScan, Point, Wanted
+from rocescope.tui.session.packets import Late, PacketExport, PacketScan, Point, Wanted
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import FlowKey
 

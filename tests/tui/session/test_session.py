@@ -22,7 +22,7 @@ from rocescope.analyzer.measures.ending import end_idle
 from rocescope.analyzer.pipeline.captures import analyze
 from rocescope.analyzer.pipeline.options import AnalyzeOptions
 from rocescope.analyzer.pipeline.pipeline import Pipeline
-from rocescope.analyzer.wire.frames import LINKTYPE_ETHERNET
+from rocescope.analyzer.wire.packets import LINKTYPE_ETHERNET
 from rocescope.analyzer.wire.registry import Registry
 from rocescope.analyzer.wire.taps import Tap
 from rocescope.commands.generate import generate_mrc

@@ -25,9 +25,9 @@ from rocescope.analyzer.results.flow import Flow, Owner
 from rocescope.analyzer.statistics.per_flow import kept_flows
 from rocescope.report.files.tables import arrow_table, encode_records, flow_columns
 from rocescope.tui.session.columns import RateMeter, level_and_tap, with_hops
-from rocescope.tui.session.flow_rows import read_flow_rows
 from rocescope.tui.session.judged import STALLED, Judged
 from rocescope.tui.session.matrix import at_one_place, known_sets
+from rocescope.tui.session.results import read_flow_rows
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import (
     UNKNOWN,

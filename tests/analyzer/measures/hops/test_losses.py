@@ -10,7 +10,7 @@ import pytest
 from journeys import hop
 from tracked_batches import START_NS, tracked
 
-from rocescope.analyzer.measures.hops import captures as module
+from rocescope.analyzer.measures.hops import testimony as module
 from rocescope.analyzer.measures.hops.hops import GRACE_NS, LOST, TapHop, TapHops, spread_times
 from rocescope.analyzer.measures.hops.losses import decide_losses
 from rocescope.analyzer.measures.hops.measure import HopMeasure
