@@ -3,7 +3,7 @@
 destination: at every level the next digit of the destination's number selects the link
 (D-mod-k routing, as in InfiniBand fat trees); source: the same with the source's number;
 round-robin: every switch assigns its units to its links in turn, in the order of source,
-destination and unit.
+destination and unit; those with data first, or ACKs between them would take the turns of data.
 Source: Zahavi et al., "Optimized InfiniBand fat-tree routing for shift all-to-all
 communication patterns", Concurrency and Computation 2009 (D-mod-k).
 
@@ -70,7 +70,8 @@ def _by_digits(number: Int32s, fabric: Fabric) -> Choose:
 
 def _in_turn(traffic: Traffic, fabric: Fabric) -> Choose:
     sizes = np.append(np.diff(fabric.forwarding.group_start), 1)
-    order = np.lexsort((np.arange(len(traffic)), traffic.dst_host, traffic.src_host))
+    unit, without_data = np.arange(len(traffic)), traffic.counted() == 0
+    order = np.lexsort((unit, traffic.dst_host, traffic.src_host, without_data))
 
     def choose(_node: Int32s, _came_by: Int32s, group: Int32s, member: UInt16s) -> None:
         by_group = order[np.argsort(group[0][order], kind="stable")]

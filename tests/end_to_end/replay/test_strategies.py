@@ -26,7 +26,7 @@ from rocescope.replay.hashing.settings import HashSettings
 from rocescope.replay.packets.model.model import LINK, EngineResult, Model, Workload
 from rocescope.replay.packets.model.records import table
 from rocescope.replay.packets.model.rules import Choice, Rules, choose_at
-from rocescope.replay.packets.offers import collective, workload_of
+from rocescope.replay.packets.offers import both_ways, collective, workload_of
 from rocescope.replay.packets.open_loop import run_open_loop
 from rocescope.replay.strategies import adaptive, conga, ofan
 from rocescope.replay.strategies.ofan import interleaved, pointer_table
@@ -94,6 +94,21 @@ def test_round_robin_is_even_on_the_way_up() -> None:
     traffic = shift(CLOS, 4)
     up = [CLOS.find_links(f"leaf{leaf}>spine{i}")[0] for leaf in (1, 2) for i in (1, 2)]
     assert loads("static", traffic, CLOS).flows[up].tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["ecmp", "ecmp-qpn", "wcmp", "static", "static:by=destination", "static:by=source", "srv6",
+     "subflow:k=4", "assign"],
+)  # fmt: skip
+def test_acks_take_no_turns_of_data(spec: str) -> None:
+    traffic = shift(CLOS, 4)
+    alone, beside = loads(spec, traffic, CLOS), loads(spec, both_ways(traffic, Model()), CLOS)
+    if spec == "assign":  # any placement with the same busiest link
+        assert beside.counted.max() == alone.counted.max()
+    else:
+        assert beside.counted.tolist() == alone.counted.tolist()
+    assert beside.flows.sum() == 2 * beside.counted.sum()
 
 
 def test_wcmp_follows_what_lies_behind() -> None:
