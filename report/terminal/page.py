@@ -46,7 +46,7 @@ class SafeConsole(Console):
         """The segments of a renderable, with printable characters only."""
         for segment in super().render(renderable, options):
             text, style, control = segment
-            if control is not None or text.isprintable() or text == "\n":
+            if control is not None or text.replace("\n", "").isprintable():
                 yield segment
             else:
                 yield Segment("\n".join(map(printable, text.split("\n"))), style)
@@ -220,7 +220,7 @@ def _fill(table: Table, columns: Sequence[Column]) -> None:
 def _cell(content: RenderableType) -> RenderableType:
     """A `str` as text: rich would search it for markup whenever it measures or draws it."""
     if isinstance(content, str):
-        return Text(printable(content))
+        return Text(content if content.isprintable() else printable(content))
     if isinstance(content, Text) and not content.plain.isprintable():
         content.plain = printable(content.plain)
     return content
