@@ -194,7 +194,7 @@ class Replay(_Result[ReplayResult]):
 
     @property
     def strategies(self) -> Records[StrategyResult]:
-        """One record per strategy: completion time, imbalance, fullest link, queues."""
+        """One record per strategy: completion time, imbalance, busiest link, queues."""
         return Records(StrategyResult, self.record.strategies)
 
     def links(self, strategy: str) -> Records[LinkLoad]:

@@ -87,7 +87,7 @@ def memory(result: Aggregation) -> Chart | None:
 
 
 def fullest_links(result: Aggregation) -> Chart | None:
-    """Bytes on the fullest link, by scheme."""
+    """Bytes on the busiest link, by scheme."""
     return replay_charts.on_links(result.record)
 
 

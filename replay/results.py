@@ -428,7 +428,7 @@ class StrategyResult(Record, frozen=True, kw_only=True):
     max_queue_packets: int | None
     layers: list[LayerLoad]
     links: list[LinkLoad]
-    worst: Annotated[list[Collision], about("the fullest links; more with --top")]
+    worst: Annotated[list[Collision], about("the busiest links; more with --top")]
     worst_omitted: Annotated[int, about("links with a choice and with load that `worst` omits")] = 0
     paths: Annotated[
         list[FlowPath], about("of every flow, the largest first; of whole flows only")

@@ -72,7 +72,7 @@ def mean_us(fabric: Fabric, size: int, model: Model) -> float:
 
 
 def overloads(fabric: Fabric, spec: str, size: int) -> list[float]:
-    """Per stage: load of the fullest link over its share of an even split, mean of the seeds."""
+    """Per stage: load of the busiest link over its share of an even split, mean of the seeds."""
     found = []
     for seed in range(1, SEEDS + 1):
         load = collective("permutation", fabric, MODEL, size, seed)

@@ -1,7 +1,7 @@
-"""Small changes that relieve the fullest link between switches: advice that is never applied.
+"""Small changes that relieve the busiest link between switches: advice that is never applied.
 
 Three kinds are tried, each greedily: another UDP source port of single queue pairs, another hash
-seed of one switch, routes to single hosts over one link. A change is kept if the fullest link of
+seed of one switch, routes to single hosts over one link. A change is kept if the busiest link of
 all is relieved; bytes per rate are compared.
 """
 
@@ -39,7 +39,7 @@ class _Loads(NamedTuple):
     busy_ns: Floats
 
     @property
-    def fullest(self) -> int:
+    def busiest(self) -> int:
         return int(self.busy_ns.argmax())
 
     @property
@@ -48,7 +48,7 @@ class _Loads(NamedTuple):
 
     @property
     def score(self) -> tuple[float, float]:
-        """Of two with equal peaks, the more even one: several links may be the fullest."""
+        """Of two with equal peaks, the more even one: several links may be the busiest."""
         return self.peak, float((self.busy_ns**2).sum())
 
 
@@ -74,7 +74,7 @@ def advise(traffic: Traffic, fabric: Fabric) -> Advice:
     if fabric.hosts <= _MOST_HOSTS:
         kinds.append(_routes(traffic, fabric, links, now))
     return Advice(
-        fullest_link=fabric.link_name(now.fullest),
+        fullest_link=fabric.link_name(now.busiest),
         busy_ns=now.peak,
         flows_left_out=left_out,
         options=sorted((option for option in kinds if option), key=lambda option: option.busy_ns),
@@ -115,7 +115,7 @@ def _option(kind: str, changes: list[str], loads: _Loads, fabric: Fabric) -> Adv
     return AdviceOption(
         kind=kind,
         changes=changes,
-        fullest_link=fabric.link_name(loads.fullest),
+        fullest_link=fabric.link_name(loads.busiest),
         busy_ns=loads.peak,
     )
 
@@ -129,7 +129,7 @@ def _source_ports(
     moved: list[int] = []
     after = [loads]
     while len(moved) < MOST_CHANGES:
-        on = np.flatnonzero((links == loads.fullest).any(1))
+        on = np.flatnonzero((links == loads.busiest).any(1))
         on = on[~np.isin(on, moved)]
         tried = on[np.argsort(-traffic.wire_bytes[on], kind="stable")][:_FLOWS]
         number = max(1, min(_PORTS, _MOST_CELLS // max(1, len(tried) * len(loads.busy_ns))))
@@ -173,8 +173,8 @@ def _with_ports(traffic: Traffic, rows: Ints, ports: Ints, fabric: Fabric) -> Tr
 
 
 def _seed(traffic: Traffic, fabric: Fabric, loads: _Loads) -> AdviceOption | None:
-    """Another seed of the switch before the fullest link, if it is a Linux router."""
-    switch = int(fabric.links.source[loads.fullest])
+    """Another seed of the switch before the busiest link, if it is a Linux router."""
+    switch = int(fabric.links.source[loads.busiest])
     setting = fabric.hash_settings[switch]
     if setting is None or setting.model != "linux":
         return None
@@ -191,7 +191,7 @@ def _seed(traffic: Traffic, fabric: Fabric, loads: _Loads) -> AdviceOption | Non
 
 
 def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> AdviceOption | None:
-    """Routes to single hosts over one link of the switch before the fullest link."""
+    """Routes to single hosts over one link of the switch before the busiest link."""
     port = {link: name for (_, name), link in links_by_port(fabric).items()}
     changed, links = edge_per_host(fabric), links.copy()
     if traffic.keys.ipv6.any():
@@ -200,7 +200,7 @@ def _routes(traffic: Traffic, fabric: Fabric, links: Int32s, loads: _Loads) -> A
     routed: set[tuple[int, int]] = set()
     after = [loads]
     while len(changes) < MOST_CHANGES:
-        full = loads.fullest
+        full = loads.busiest
         switch = int(fabric.links.source[full])
         on = (links == full).any(1)
         carried = np.bincount(

@@ -141,7 +141,7 @@ class AskReport(Record, frozen=True, kw_only=True):
 
 
 class AdviceOption(Record, frozen=True, kw_only=True):
-    """One kind of change that relieves the fullest link."""
+    """One kind of change that relieves the busiest link."""
 
     kind: Annotated[str, about("source ports, seed, or static routes")]
     changes: Annotated[list[str], about("for review; nothing is applied")]
@@ -150,7 +150,7 @@ class AdviceOption(Record, frozen=True, kw_only=True):
 
 
 class Advice(Record, frozen=True, kw_only=True):
-    """Changes that relieve the fullest link between switches, the best kind first."""
+    """Changes that relieve the busiest link between switches, the best kind first."""
 
     fullest_link: Annotated[
         str | None, about("null: no flow with a known path runs between switches")

@@ -221,11 +221,11 @@ def evenness(loads: LinkLoads, links: Ints, rates: Array, fair: Floats, reach: B
         fim(flows, weights) if int(number.sum()) < every else None,
         best_fim(int(number.sum()), len(number), of_data),
         fim(wire_bytes, weights),
-        fullest_over_fair(wire_bytes, fair, rates),
+        busiest_over_fair(wire_bytes, fair, rates),
     )
 
 
-def fullest_over_fair(wire_bytes: Array, fair: Floats, rates: Array) -> float | None:
+def busiest_over_fair(wire_bytes: Array, fair: Floats, rates: Array) -> float | None:
     """Transmission time of the busiest link relative to fair shares; None without load.
 
     Not the largest ratio of a link to its own share: a few ACKs that share a link cause no delay.

@@ -18,7 +18,7 @@ import numpy as np
 from ...analyzer.measures.spraying import fim
 from ...kernels.kernel import Floats, Ints
 from ..fabrics.fabric import Fabric
-from ..flows.loads import fullest_over_fair
+from ..flows.loads import busiest_over_fair
 from ..results import LayerLoad, LayerOverTime
 from .failures import Failures
 from .hosts.transport import Transport
@@ -174,7 +174,7 @@ def layer_load(
         fim_flows_best_percent=None,
         fim_bytes_percent=fim(carried[members], weights),
         fim_chance_percent=None,
-        max_over_mean=fullest_over_fair(carried[members], fair[members], rates),
+        max_over_mean=busiest_over_fair(carried[members], fair[members], rates),
         over_time=_over_time(result, members, fabric),
         devices=[],
     )

@@ -443,7 +443,7 @@ def _time_axis(drawing: Drawing, length_ns: float, bottom: float) -> None:
 # Bytes per path beside the fair share: columns, and the line that an even split would give.
 
 SHARES_MOST = 64
-"""Columns of a chart; the fullest paths come first where there are more."""
+"""Columns of a chart; the busiest paths come first where there are more."""
 _HOT, _COLD = 1.25, 0.75
 """Times the fair share from which a path counts as overloaded or underused."""
 _SHARES_LEFT, _SHARES_TOP, _SHARES_PLOT = 56.0, 22.0, 200.0
@@ -528,10 +528,10 @@ def _columns(
         drawing.line(_SHARES_LEFT, y, WIDTH - 8, y, "fair")
         drawing.text(WIDTH - 8, 14, f"dashed: fair share {human.size(level)}", "strong", "end")
     drawing.text(_SHARES_LEFT, 14, "bytes", "soft")
-    fullest = by_load[0]
-    text = f"{words} The fullest is {fullest[0]} with {human.size(fullest[1])}"
-    if fullest[2]:
-        text += f", {fullest[1] / fullest[2]:.2f} times its fair share (dashed line)"
+    busiest = by_load[0]
+    text = f"{words} The busiest is {busiest[0]} with {human.size(busiest[1])}"
+    if busiest[2]:
+        text += f", {busiest[1] / busiest[2]:.2f} times its fair share (dashed line)"
     text += "; ++ is above 1.25 times the fair share, -- below 0.75 times."
     rows = [
         (label, size, share, size / share if share else None, flows)
@@ -544,7 +544,7 @@ def _columns(
         drawing,
         (what, "bytes", "fair share, bytes", "times fair", "flows"),
         rows,
-        f"The {SHARES_MOST} fullest of {human.counted(len(loads), what)} are shown."
+        f"The {SHARES_MOST} busiest of {human.counted(len(loads), what)} are shown."
         if left
         else "",
     )

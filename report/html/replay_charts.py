@@ -28,7 +28,7 @@ _LEFT, _ROW, _TOP = 220.0, 44.0, 12.0
 _MEASURES = {
     "fim-flows": "FIM of flows, %",
     "fim-bytes": "FIM of bytes, %",
-    "max-over-mean": "fullest link over the fair share",
+    "max-over-mean": "busiest link over the fair share",
 }
 
 
@@ -78,7 +78,7 @@ def strategies(result: ReplayResult) -> Chart | None:
     worst = max(boxes, key=lambda box: box.five[-1])
     words = "Bytes of every link between switches over its fair share: boxes hold half of the "
     words += "links, whiskers all; 1 is fair. "
-    words += f"The fullest link has {worst.five[-1]:.2f} times its share, by {worst.name}."
+    words += f"The busiest link has {worst.five[-1]:.2f} times its share, by {worst.name}."
     return _plot("Load of the links by strategy", words, boxes, "times the fair share",
                  "strategy", 1.0)  # fmt: skip
 
@@ -347,12 +347,12 @@ def completions_aggregation(result: AggregationResult) -> Chart | None:
 
 
 def on_links(result: AggregationResult) -> Chart | None:
-    """Bytes on the fullest link, by scheme; None without traffic."""
+    """Bytes on the busiest link, by scheme; None without traffic."""
     rows = [(_titled(row), row.links[0].wire_bytes / 1e6) for row in result.schemes if row.links]
     if not rows:
         return None
     words = f"{_words(result)} Bars are the link with the most bytes."
-    return _bars("Bytes on the fullest link", words, rows, "MB")
+    return _bars("Bytes on the busiest link", words, rows, "MB")
 
 
 def occupancy(result: AggregationResult) -> Chart | None:

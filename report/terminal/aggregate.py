@@ -47,7 +47,7 @@ def fill_aggregation(
         part = result.schemes[begin : begin + _SIDE_BY_SIDE]
         page.draw(lambda table, part=part: _jobs(table, result, part))  # type: ignore[misc]
     page.more(len(result.jobs) - _MOST_JOBS, "job")
-    page.section("Fullest links")
+    page.section("Busiest links")
     page.draw(lambda table: _links(table, result, top))
     page.section("Assumed")
     for line in result.assumed:

@@ -159,10 +159,10 @@ def _windows(answers: Sequence[MrcAnswers]) -> str:
     uses = [(a.max_window_use, a) for a in answers if a.max_window_use is not None]
     if not uses:
         return f"{text}." if text else ""
-    most, fullest = max(uses, key=lambda use: use[0])
+    most, busiest = max(uses, key=lambda use: use[0])
     return (
         f"{text}; at most {human.percent(most)} of the window of"
-        f" {human.count(fullest.psn_range_packets)} PSNs was in flight."
+        f" {human.count(busiest.psn_range_packets)} PSNs was in flight."
     )
 
 

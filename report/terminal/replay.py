@@ -115,13 +115,13 @@ def _by_strategy(result: ReplayResult) -> Iterator[str]:
 
 
 def _shares(timed: list[_Case], alone: bool) -> str:
-    """The least and the largest load of the fullest link, over its fair share."""
+    """The least and the largest load of the busiest link, over its fair share."""
     known = [case for case in timed if case[3].max_over_mean is not None]
     ends = [end(known, key=lambda case: case[3].max_over_mean or 0) for end in (min, max) if known]
     loads = [f"{factor(case[3].max_over_mean)} ({_name_case(case, alone)})" for case in ends]
     if not ends or factor(ends[0][3].max_over_mean) == factor(ends[1][3].max_over_mean):
         return ""
-    return f"; the fullest link has {loads[0]} to {loads[1]} times its fair share"
+    return f"; the busiest link has {loads[0]} to {loads[1]} times its fair share"
 
 
 def _name_case(case: _Case, alone: bool) -> str:
@@ -212,7 +212,7 @@ def print_comparison(page: Page, result: ReplayResult) -> None:
 
 
 def verdict(result: ReplayResult) -> str:
-    """The strategy with the smallest overload of its fullest link, in one sentence."""
+    """The strategy with the smallest overload of its busiest link, in one sentence."""
     known = [strategy for strategy in result.strategies if strategy.max_over_mean]
     if not known:
         return "No strategy had a choice of links for this traffic."
@@ -220,7 +220,7 @@ def verdict(result: ReplayResult) -> str:
     worst = max(known, key=lambda strategy: strategy.max_over_mean or 0)
     text = (
         f"{best.title} puts {factor(best.max_over_mean)} times the fair share of bytes on the "
-        "fullest link between switches"
+        "busiest link between switches"
     )
     if factor(best.max_over_mean) == factor(worst.max_over_mean):
         return f"{text}{'; the other strategies do the same' if len(known) > 1 else ''}."

@@ -23,7 +23,7 @@ from .replay_packets import NONE, chance_text, print_head
 _UNITS = {
     "fim-flows": "FIM of flows, percent",
     "fim-bytes": "FIM of bytes, percent",
-    "max-over-mean": "fullest link over the fair share",
+    "max-over-mean": "busiest link over the fair share",
 }
 _ROWS = 16
 

@@ -177,7 +177,7 @@ def _advice(page: Page, advice: Advice) -> None:
         page.say("No advice: no flow with a known path runs between switches.")
     else:
         page.say(
-            f"Fullest link between switches: {advice.fullest_link}, busy for {before}. "
+            f"Busiest link between switches: {advice.fullest_link}, busy for {before}. "
             "Review the changes; nothing is applied."
         )
     if advice.flows_left_out:

@@ -216,7 +216,7 @@ def scheme_cells(
 
 
 def about(scheme: SchemeResult, result: AggregationResult, width: int) -> Text:
-    """Memory over time, fullest links and jobs of a scheme."""
+    """Memory over time, busiest links and jobs of a scheme."""
     text = Text()
     text.append(f"\n {title(scheme)}", "bold")
     if scheme.occupancy is not None:
@@ -231,7 +231,7 @@ def about(scheme: SchemeResult, result: AggregationResult, width: int) -> Text:
         links = ", ".join(
             f"{printable(link.link)} {human.size(link.wire_bytes)}" for link in scheme.links[:3]
         )
-        text.append(f"\n fullest    {links}", "")
+        text.append(f"\n busiest    {links}", "")
     for job, summary in list(zip(scheme.jobs, result.jobs, strict=True))[:_MOST_JOBS]:
         captured = summary.captured_ns
         text.append(

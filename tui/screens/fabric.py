@@ -212,7 +212,7 @@ def times_fair(link: LinkLoad, result: StrategyResult) -> str:
 
 
 def packets_sentence(name: str, result: StrategyResult) -> str:
-    """The fullest link, completion over its bound, the longest queue, reordering."""
+    """The busiest link, completion over its bound, the longest queue, reordering."""
     parts = []
     full = limiting_link(result)
     if full is not None and full.over_mean:

@@ -190,7 +190,7 @@ class PathsScreen(RoceScreen):
             even = f"{high:.3g}" if high - low < _ALIKE else f"{low:.3g} to {high:.3g}"
             text.append(f" fair {even} %\n", "dim")
             over = totals / fair
-            text.append(f"  fullest {totals.max() / fair.max():.2f} (fair 1.00)")
+            text.append(f"  busiest {totals.max() / fair.max():.2f} (fair 1.00)")
             text.append(f"   CV {coefficient_of_variation(over):.2f} (0)")
             text.append(f"   FIM {fim(totals, fair) or 0:.1f} % (0)   Jain {jain(over):.2f} (1)\n")
         else:

@@ -38,7 +38,7 @@ from .prompts import TextPrompt
 COLUMNS = (
     GridColumn("name", "STRATEGY", 16),
     GridColumn("with", "WITH", 20, priority=3, grows=True, most=60),
-    GridColumn("max", "FULLEST", 8, True),
+    GridColumn("max", "BUSIEST", 8, True),
     GridColumn("bar", "(1.00 is fair)", 14, priority=2, grows=True, most=24),
     GridColumn("fim", "FIM %", 6, True),
     GridColumn("done", "TIME", 8, True, 1),
@@ -47,7 +47,7 @@ COLUMNS = (
     GridColumn("queue", "QUEUE", 6, True, 1),
     GridColumn("order", "LATE %", 6, True, 1),
     GridColumn("against", "VS FIRST", 8, True, 1),
-    GridColumn("link", "FULLEST LINK", 18, priority=4),
+    GridColumn("link", "BUSIEST LINK", 18, priority=4),
 )
 _NONE: Cell = ("-", "dim")
 FITTING, GIVEN = "a fabric for these hosts, at the rate of the busiest", "this fabric"
@@ -184,7 +184,7 @@ class ReplayScreen(RoceScreen):
             max([*values, *(s.distribution.max for s in sweeps)]),
             max(20, self.size.width - 52),
         )
-        text.append(f"\n {'fullest link, seeds':<20} ", "bold")
+        text.append(f"\n {'busiest link, seeds':<20} ", "bold")
         text.append(axis.ticks(), "dim")
         for name, sweep in view.sweeps.items():
             d = sweep.distribution
@@ -396,13 +396,13 @@ def sentence(view: ReplayView) -> str:
 
 
 def _of_links(view: ReplayView) -> str:
-    """The fullest links of the first and the best strategy; flow placement is preferred."""
+    """The busiest links of the first and the best strategy; flow placement is preferred."""
     known = {n: s.max_over_mean for n, s in view.strategies.items() if s.max_over_mean}
     known = {n: v for n, v in known.items() if not n.endswith(BY_PACKET)} or known
     if not known:
         return ""
     first, best = next(iter(known)), min(known, key=lambda name: known[name])
-    text = f"{first.removesuffix(BY_PACKET)} loads its fullest link {known[first]:.2f}"
+    text = f"{first.removesuffix(BY_PACKET)} loads its busiest link {known[first]:.2f}"
     text += " times the fair share"
     return (
         text if best == first else f"{text}, {best.removesuffix(BY_PACKET)} only {known[best]:.2f}"

@@ -18,7 +18,7 @@ from .snapshot import PathColumns, Snapshot
 # flow are the taps of one set of parallel links, used or not.
 
 _LEAST_SHARE = 0.5
-"""A place counts if it saw at least this share of the bytes that the flow has at its fullest place.
+"""A place counts if it saw at least this share of the bytes that the flow has at its busiest place.
 """
 
 

@@ -436,7 +436,7 @@ class Replays(Background[ReplayView]):
 
 
 def limiting_link(result: StrategyResult) -> LinkLoad | None:
-    """The fullest link of the layer with a strategy's largest load; None without load."""
+    """The busiest link of the layer with a strategy's largest load; None without load."""
     named = {link.name: link for link in result.links}
     if result.worst:
         return named[result.worst[0].link]

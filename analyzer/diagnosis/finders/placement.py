@@ -94,8 +94,8 @@ def _at_once(case: Case, flows: Iterable[int]) -> list[int]:
     last = np.array([case.flows[f].last_time_ns for f in numbers.tolist()], np.int64)
     begun = np.searchsorted(np.sort(first), first, side="right")
     ended = np.searchsorted(np.sort(last), first, side="left")
-    fullest = first[np.argmax(begun - ended)]
-    active: list[int] = numbers[(first <= fullest) & (fullest <= last)].tolist()
+    busiest = first[np.argmax(begun - ended)]
+    active: list[int] = numbers[(first <= busiest) & (busiest <= last)].tolist()
     return active
 
 

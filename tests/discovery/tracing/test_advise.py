@@ -32,7 +32,7 @@ def units(fabric):
 
 
 def peak(units, fabric):
-    """Nanoseconds of the fullest link between switches, link by link."""
+    """Nanoseconds of the busiest link between switches, link by link."""
     links = trace_paths(units, fabric).placement.links
     return max(
         int(units.wire_bytes[(links == link).any(1)].sum()) * 8e9 / 10e9

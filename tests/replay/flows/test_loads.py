@@ -17,7 +17,7 @@ from rocescope.replay.flows.loads import (
     Placement,
     enter,
     evenness,
-    fullest_over_fair,
+    busiest_over_fair,
     link_loads,
     most_at_once,
     over_time,
@@ -228,8 +228,8 @@ def test_perfect_spraying_is_one_on_every_link() -> None:
     fair = fair_bytes(even, carried, rates, layers)
     for links in layers:
         assert carried[links] / fair[links] == pytest.approx(1, rel=1e-3)
-        fullest = fullest_over_fair(carried[links], fair[links], rates[links])
-        assert fullest == pytest.approx(1, 1e-3)
+        busiest = busiest_over_fair(carried[links], fair[links], rates[links])
+        assert busiest == pytest.approx(1, 1e-3)
 
 
 def test_a_slow_link_has_a_smaller_share_on_both_sides_of_its_spine() -> None:
@@ -251,8 +251,8 @@ def test_links_beside_the_groups_share_by_rate() -> None:
 
 def test_the_fullest_link_counts_not_the_largest_ratio() -> None:
     carried, fair, rates = np.array([300, 3, 0]), np.array([200.0, 1.0, 0.0]), np.array([4, 4, 4])
-    assert fullest_over_fair(carried, fair, rates) == pytest.approx(1.5)
-    assert fullest_over_fair(carried * 0, fair, rates) is None
+    assert busiest_over_fair(carried, fair, rates) == pytest.approx(1.5)
+    assert busiest_over_fair(carried * 0, fair, rates) is None
     # 120 on a link whose share is 80 delay less than 150 on one whose share is 100.
-    assert fullest_over_fair(np.array([100, 120]), np.array([100.0, 80.0]), rates[:2]) == 1.2
-    assert fullest_over_fair(np.array([150, 80]), np.array([100.0, 80.0]), rates[:2]) == 1.5
+    assert busiest_over_fair(np.array([100, 120]), np.array([100.0, 80.0]), rates[:2]) == 1.2
+    assert busiest_over_fair(np.array([150, 80]), np.array([100.0, 80.0]), rates[:2]) == 1.5

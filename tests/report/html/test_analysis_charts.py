@@ -143,13 +143,13 @@ def test_columns_and_the_fair_line() -> None:
     assert heights[0] == 4 * heights[1] and heights[3] == 0
     assert svg.count('class="fair"') == 1 and "dashed: fair share 150 B" in svg
     assert svg.count(">++<") == 1 and svg.count(">--<") == 3
-    assert "The fullest is 0 with 400 B, 2.67 times its fair share" in chart.description
+    assert "The busiest is 0 with 400 B, 2.67 times its fair share" in chart.description
 
 
 def test_of_many_paths_the_fullest_are_shown() -> None:
     chart = paths(imbalance(list(range(1, 101))))
     assert [row[1] for row in chart.rows] == list(range(100, 100 - SHARES_MOST, -1))
-    assert chart.left_out == "The 64 fullest of 100 paths are shown."
+    assert chart.left_out == "The 64 busiest of 100 paths are shown."
 
 
 def test_links_of_a_layer_with_a_strategy() -> None:

@@ -241,8 +241,8 @@ def test_the_verdict_then_charts_then_tables() -> None:
     result = aggregation_result(schemes, [48], jobs, fabric, Conditions(0), 1)
     words = checked(aggregation_html(result))
     order = ["2 jobs, 6 workers, 1 run", "is the fastest with limited memory",
-             "Mean job completion time.", "Switch memory in use.", "Bytes on the fullest link.",
-             "Completion times of jobs", "Fullest links",
+             "Mean job completion time.", "Switch memory in use.", "Bytes on the busiest link.",
+             "Completion times of jobs", "Busiest links",
              "Assumed"]  # fmt: skip
     places = [words.index(head) for head in order]
     assert places == sorted(places)
@@ -278,7 +278,7 @@ def test_a_replay_shows_the_verdict_then_the_loads_then_each_strategy(
     compared: ReplayResult,
 ) -> None:
     words = checked(replay_html(compared))
-    order = ["run.pcap: 16 flows", "times the fair share of bytes on the fullest link",
+    order = ["run.pcap: 16 flows", "times the fair share of bytes on the busiest link",
              "Load of the links by strategy", "Bytes per link, leaf-spine, ecmp",
              "Load of the links, leaf-spine, ecmp", "Bytes per link, spine-leaf, assign",
              "worst links"]  # fmt: skip

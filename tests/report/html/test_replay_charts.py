@@ -65,11 +65,11 @@ def test_strategies_have_a_box_of_their_links() -> None:
     chart = strategies(result)
     assert chart is not None
     assert [str(row[0]).split()[0] for row in chart.rows] == ["ecmp", "assign"]
-    fullest = [
+    busiest = [
         max(link.over_mean or 0 for link in one.links if link.layer in ("leaf-spine", "spine-leaf"))
         for one in result.strategies
     ]
-    assert [row[5] for row in chart.rows] == fullest
+    assert [row[5] for row in chart.rows] == busiest
     nothing = replay(
         replay_traffic.traffic(FABRIC, [0], [1]), parse_fabric("leaf-spine:leaves=1,spines=1"),
         [], ["x"],

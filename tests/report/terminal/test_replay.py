@@ -229,7 +229,7 @@ def test_one_case_is_told_to_take_several_and_equal_cases_that_they_are() -> Non
     several = replace_replay_varied(plain, strategies=("ecmp", "wcmp"))
     assert "All 2 cases alike: " in _text(several, "delay=1us,2us", words=True)
     text = _text(plain, "spines=2,4", words=True)
-    assert "us; the fullest link has 2.00 (spines=2) to 4.00 (spines=4) times its fair" in text
+    assert "us; the busiest link has 2.00 (spines=2) to 4.00 (spines=4) times its fair" in text
 
 
 def test_captured_times_are_said_to_set_the_completion() -> None:
@@ -529,7 +529,7 @@ def test_the_report_names_the_fastest_and_what_is_assumed():
         f"{fastest.name} 48 is the fastest with limited memory"
     )
     assert "no aggregation takes" in verdict_aggregate(result)
-    for heading in ("SCHEMES", "COMPLETION TIMES OF JOBS", "FULLEST LINKS", "ASSUMED"):
+    for heading in ("SCHEMES", "COMPLETION TIMES OF JOBS", "BUSIEST LINKS", "ASSUMED"):
         assert heading in text
     assert all(len(line) <= 80 for line in text.splitlines())
 

@@ -268,7 +268,7 @@ def test_the_screens_show_strategies_and_links():
             lambda app: shown.append("\n".join(text_of(app))),
         ],
     )
-    assert "as captured loads its fullest link 1." in shown[0]
+    assert "as captured loads its busiest link 1." in shown[0]
     assert any(line.lstrip("▌ ").startswith("as captured") for line in shown[0].splitlines())
     assert " minus " in shown[1] and "leaf-spine" in shown[1]
     assert all(name in STRATEGIES for name in ("ecmp", "static"))
