@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from inspect import CO_VARARGS
 from pathlib import Path
 from types import SimpleNamespace, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from ..kernels.kernel import NamedTuple
 from .table import COMMANDS
 
 QUICK = ("analyze", "check", "export", "live", "recover-seed", "replay", "sweep", "tui")

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
-
-from ..kernels.kernel import NamedTuple
+from typing import Any, NamedTuple
 
 # Annotations of command arguments, without loading cyclopts.
 

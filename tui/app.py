@@ -26,6 +26,7 @@ from ..analyzer.errors import RocescopeError
 from ..probes.rights import lower_own, raise_own
 from .actions import ACTIONS, FURTHER, SCREENS, Action, actions_of, bindings, shown_key
 from .exports import Exports
+from .host import DiagnosisReady, FlowSelected, FocusReady, Host, SnapshotReady
 from .screens import base
 from .screens.base import RoceScreen
 from .screens.prompts import PathPrompt, TextPrompt
@@ -33,7 +34,7 @@ from .session import diagnosing
 from .session.session import Session
 from .settings import LIGHT, THEME, Settings
 from .snapshots import Snapshots, Upkeep
-from .view_state import DiagnosisReady, FlowSelected, FocusReady, Host, SnapshotReady, ViewState
+from .view_state import ViewState
 
 if TYPE_CHECKING:
     from .session.placed import TracedOn

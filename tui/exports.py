@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from ..analyzer.errors import RocescopeError
 from ..report import human
 from ..report.whole_file import whole_file
+from .host import Host
 from .screens.prompts import TextPrompt
 from .session.session import Session
-from .view_state import Host
 
 if TYPE_CHECKING:
     from .session.packets import PacketExport

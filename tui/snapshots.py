@@ -10,9 +10,9 @@ from textual.timer import Timer
 
 from ..analyzer.results.diagnosis import Place
 from ..report.notes import sentence
+from .host import DiagnosisReady, FocusReady, Host, SnapshotReady
 from .session.session import Session
 from .session.snapshot import Snapshot
-from .view_state import DiagnosisReady, FocusReady, Host, SnapshotReady
 
 # Work between keys: screens made before their first visit, garbage collection.
 

@@ -19,10 +19,10 @@ from tui_driver import drive, settled, text_of, until_shown
 from rocescope.probes.rights import NICE
 from rocescope.tui import snapshots as module
 from rocescope.tui.app import RocescopeApp
+from rocescope.tui.host import FocusReady, SnapshotReady
 from rocescope.tui.session.session import Session
 from rocescope.tui.settings import Settings
 from rocescope.tui.snapshots import QUIET_EVERY_S, Snapshots
-from rocescope.tui.view_state import FocusReady, SnapshotReady
 
 # What must not keep a key waiting.
 

@@ -19,11 +19,12 @@ from textual.widgets import Static
 from ...report import human
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
 from ..grid import Grid
+from ..host import Host
 from ..session import words
 from ..session.snapshot import FlowKey, Snapshot
 from ..session.words import shown_events
 from ..topbar import Tabs, TopBar
-from ..view_state import Host, ViewState
+from ..view_state import ViewState
 from .prompts import TextPrompt
 
 # Which screens there are; each is imported when it is first shown.

@@ -14,12 +14,12 @@ from ...analyzer.words import printable
 from ...replay.results import LinkLoad, StrategyResult
 from ...report import human
 from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected
 from ..session import words
 from ..session.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
 from ..session.placed import OnLink, Point
 from ..session.replays import BY_PACKET, ReplayView, limiting_link
 from ..session.snapshot import TRACED, Snapshot
-from ..view_state import FlowSelected
 from .base import RoceScreen, flow_name, own_bindings
 
 _WORST = (

@@ -18,9 +18,9 @@ from ...report import hops as words
 from ...report import human
 from ...report.human import UNICODE
 from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected
 from ..session import words as sentences
 from ..session.snapshot import Snapshot
-from ..view_state import FlowSelected
 from .base import RoceScreen, own_bindings
 
 COLUMNS = (

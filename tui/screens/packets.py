@@ -27,11 +27,11 @@ from ...probes.rights import program_settings
 from ...report import human
 from ...report.hops import short_taps
 from ..grid import Cell, Grid, GridColumn
+from ..host import Newest
 from ..session.diagnosing import Span
 from ..session.dissect import OURS, Line, dissect, mrc_lines
 from ..session.packets import Late, Packets, PacketScan, Point, Wanted
 from ..session.snapshot import TRACED, FlowKey, Snapshot
-from ..view_state import Newest
 from .base import RoceScreen, flow_name, own_bindings
 from .prompts import TextPrompt
 

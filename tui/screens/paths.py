@@ -19,6 +19,7 @@ from ...analyzer.statistics.shares import jain, width
 from ...report import human
 from ...report.verdicts import SPRAYS_FROM_WIDTH
 from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected
 from ..session import words
 from ..session.matrix import (
     LEGEND,
@@ -32,7 +33,6 @@ from ..session.matrix import (
     path_matrix,
 )
 from ..session.snapshot import TRACED, Snapshot
-from ..view_state import FlowSelected
 from .base import RoceScreen, own_bindings
 from .mrc import plane_line
 from .qps import compare_marked

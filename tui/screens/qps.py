@@ -20,6 +20,7 @@ from ...report import human
 from ...report.human import UNICODE
 from ...report.terminal.ranks import ranks_of_owner
 from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected, Host
 from ..session import words
 from ..session.snapshot import MRC_FACTS, UNKNOWN, MrcColumns, MrcFact, PathColumns, Snapshot
 from ..settings import (
@@ -33,7 +34,6 @@ from ..settings import (
     RANKS,
 )
 from ..strips import Axis, flow_lines, late_line
-from ..view_state import FlowSelected, Host
 from .base import RoceScreen, own_bindings
 from .prompts import Asking
 

@@ -17,13 +17,13 @@ from ...report import human
 from ...report.notes import event_text, kind_name
 from ...report.terminal.ranks import ranks_of_owner
 from ..grid import Cell, Grid, GridColumn
+from ..host import FlowSelected
 from ..session import words
 from ..session.packets import Point
 from ..session.snapshot import UNKNOWN, Snapshot
 from ..session.words import sentence, shown_events
 from ..settings import RANKS
 from ..strips import SIGNALS, Axis, Bar, bar_lines, flow_lines, signal_lines
-from ..view_state import FlowSelected
 from .base import RoceScreen, own_bindings
 from .mrc import lost_by_value, mrc_causes, mrc_counts, mrc_of, mrc_sentence
 

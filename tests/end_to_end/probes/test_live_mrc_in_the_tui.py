@@ -12,9 +12,9 @@ from tui_driver import press, text_of, until_shown
 from rocescope.commands.generate import generate_mrc
 from rocescope.probes.live import LiveOptions
 from rocescope.tui.app import RocescopeApp
+from rocescope.tui.host import FocusReady
 from rocescope.tui.session.live import open_live
 from rocescope.tui.session.snapshot import FlowKey
-from rocescope.tui.view_state import FocusReady
 
 
 def frames_of(path):

@@ -18,10 +18,10 @@ from tui_driver import press, settled
 from rocescope.tui.actions import ACTIONS, SCREENS
 from rocescope.tui.app import RocescopeApp
 from rocescope.tui.grid import Grid
+from rocescope.tui.host import FlowSelected
 from rocescope.tui.screens import packets
 from rocescope.tui.session.judged import Judged
 from rocescope.tui.session.session import Session
-from rocescope.tui.view_state import FlowSelected
 
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"

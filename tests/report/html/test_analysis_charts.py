@@ -146,7 +146,7 @@ def test_columns_and_the_fair_line() -> None:
     assert "The busiest is 0 with 400 B, 2.67 times its fair share" in chart.description
 
 
-def test_of_many_paths_the_fullest_are_shown() -> None:
+def test_of_many_paths_the_busiest_are_shown() -> None:
     chart = paths(imbalance(list(range(1, 101))))
     assert [row[1] for row in chart.rows] == list(range(100, 100 - SHARES_MOST, -1))
     assert chart.left_out == "The 64 busiest of 100 paths are shown."

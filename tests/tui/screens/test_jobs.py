@@ -16,8 +16,16 @@ from training_jobs import MS
 from tui_driver import Still, drive, each, text_of
 
 from rocescope.report.jobs import begin_of
-from rocescope.tui.screens.jobs import gantt, network, step_cells
-from rocescope.tui.session.jobs import columns_of, listed, ranks_shown, sender_of, span_of
+from rocescope.tui.screens.jobs import (
+    columns_of,
+    gantt,
+    listed,
+    network,
+    ranks_shown,
+    sender_of,
+    span_of,
+    step_cells,
+)
 from rocescope.tui.session.judged import Judged
 from rocescope.tui.session.snapshot import Snapshot, SourceState
 
