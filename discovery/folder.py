@@ -121,6 +121,8 @@ def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
         device = replace(device, unexpected=(*device.unexpected, text))
     if asked is not None:
         device = replace(device, kind=asked.kind, asked_at=_address(asked.ssh))
+    elif not dialect.of_hosts:
+        device = replace(device, kind="switch")
     return Answers(device, dialect, missing, installed, asked)
 
 

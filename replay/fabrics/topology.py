@@ -573,7 +573,14 @@ class _Builder:
             for end in (link.a, link.b):
                 ports[end.device][end.port] = None
         for device in self._devices:
-            hops = (hop for route in device.routes for hop in route.hops if hop.gateway)
+            known = {port.name: port for port in device.interfaces or ()}
+            hops = (
+                hop
+                for route in device.routes
+                for hop in route.hops
+                if hop.gateway
+                or (self._stranger(End(device.name, hop.device)) and not is_network(route, known))
+            )
             ports[device.name] |= dict.fromkeys(hop.device for hop in hops)
         return {
             name: [p for p in of_device if p and End(name, p) not in self._left_out]
