@@ -139,7 +139,7 @@ class Device:
 # forwards through the ports that the neighbour table and LLDP name.
 
 _SUBINTERFACE = re.compile(r"(.+)\.\d+")
-_SVI = re.compile(r"(vlan|vlanif|irb|bdi|bvi|vbdif|ve)[ .]?\d+", re.IGNORECASE)
+_SVI = re.compile(r"(vlan|vlanif|bdi|bvi|vbdif|ve)[ .]?\d+|irb(\.\d+)?", re.IGNORECASE)
 """Names of VLAN interfaces: EOS, NX-OS, SONiC and Cumulus, VRP, Junos, IOS."""
 _BRIDGE = re.compile(r"br[-_]?\w*|bridge\w*", re.IGNORECASE)
 """Names of bridges, where the kind of a port is not told."""
@@ -369,7 +369,7 @@ def management_networks(
         address.network
         for device in devices
         for port in device.interfaces or ()
-        if _MANAGEMENT_VRF.search(port.vrf)
+        if _MANAGEMENT_VRF.search(port.vrf) or _MANAGEMENT_ONLY.fullmatch(port.name)
         for address in port.addresses
         if not address.is_link_local
     }

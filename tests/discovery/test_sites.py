@@ -320,8 +320,8 @@ def on_lan(nic_of_host, nic_of_leaf, vrf="", up=()):
         if name in up:
             routes.append(connected(f"198.51.{i}.0/31", "rdma0", f"198.51.{i}.1"))
             routes.append(route("198.51.0.0/16", (f"198.51.{i}.0", "rdma0")))
-        ports = (port(nic_of_host, "", f"{address}/24"), port("rdma0", up=name in up))
-        more = {"advertised": told.get(name, ()), "forwards": False, "interfaces": ports}
+        of_host = (port(nic_of_host, "", f"{address}/24"), port("rdma0", up=name in up))
+        more = {"advertised": told.get(name, ()), "forwards": False, "interfaces": of_host}
         hosts.append(device(name, *routes, **more))
     routes = [
         connected(f"198.51.{i}.0/31", f"e{i}", f"198.51.{i}.0")
