@@ -758,6 +758,8 @@ class _Builder:
     def add_networks_behind_gateways(self) -> None:
         """Hosts for networks behind switches without tables."""
         topology = self.topology
+        if not any(name.startswith(VIA) for name in topology.switches):
+            return
         hosts = set(topology.hosts)
         around = {wider for known in topology.subnets for wider in self._wider(known)}
         for device in self._devices:
@@ -941,6 +943,8 @@ class Router:
         self._weights: list[int] = []
         self._buckets: dict[int, UInt16s] = {}
         self._known: dict[tuple[int, Network], int] = {}
+        self._of_hops: dict[tuple[str, tuple[NextHop, ...], tuple[int, ...] | None], int] = {}
+        """The groups of routes with equal next hops."""
         self._ipv4: dict[str, bool] = {}
         self._leads: dict[tuple[str, int], bool] = {}
         self._noted: set[Note] = set()
@@ -1087,7 +1091,14 @@ class Router:
     def _route_group(self, switch: int, device: Device, route: Route) -> int:
         key = (switch, route.network)
         if key not in self._known:
-            self._known[key] = self._add_route(device, route)
+            content = device.name, route.hops, route.buckets
+            if content not in self._of_hops:
+                group = self._add_route(device, route)
+                if group < 0:  # the remark names the route
+                    self._known[key] = group
+                    return group
+                self._of_hops[content] = group
+            self._known[key] = self._of_hops[content]
         return self._known[key]
 
     def _add(self, links: Iterable[int], weights: Iterable[int]) -> int:
