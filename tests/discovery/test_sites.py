@@ -21,7 +21,8 @@ from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.folder import read_folder
 from rocescope.replay.fabrics.files import yaml_bytes
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.fabrics.topology import LLDP, assemble
+from rocescope.replay.fabrics.topology import LLDP, Reread, assemble
+from rocescope.replay.hashing.settings import HashSettings
 
 
 class Site(NamedTuple):
@@ -427,6 +428,35 @@ def test_members_of_unequal_bonds_share_the_packets_of_their_next_hop():
     fabric, _ = made(leaf, *spines)
     assert hops(fabric, "leaf", "s1:e9") == [("s1", 1), ("s1", 1), ("s2", 2)]
     assert "shared network" in fabric.origin.links[0]
+
+
+def test_a_hash_that_is_known_places_no_packet_on_a_member_of_a_bond():
+    """Also when the switch is read again."""
+    told = lldp((("leaf", "e1"), ("s", "e1")), (("leaf", "e2"), ("s", "e2")))
+    leaf = a_switch(
+        "leaf",
+        connected("198.51.1.0/24", "e9", "198.51.1.1"),
+        connected("192.0.2.0/31", "bond1", "192.0.2.0"),
+        route("198.51.2.0/24", ("192.0.2.1", "bond1")),
+        ports=(*bonded("leaf", "e1", "e2", bond="bond1"), port("e9")),
+        advertised=told["leaf"],
+        hash=HashSettings("linux", seed=7, extra={"policy": 1, "fields": 7}),
+    )
+    spine = a_switch(
+        "s",
+        connected("192.0.2.0/31", "bond1", "192.0.2.1"),
+        connected("198.51.2.0/24", "e9", "198.51.2.1"),
+        ports=(*bonded("s", "e1", "e2", bond="bond1"), port("e9")),
+        advertised=told["s"],
+        hash=HashSettings("linux", seed=8, extra={"policy": 1, "fields": 7}),
+    )
+    fabric, notes = made(leaf, spine)
+    assert [each and each.seed for each in fabric.hash_settings] == [None, 8]
+    assert ("not represented", "") in notes
+    state = Reread(fabric)
+    state.update(leaf, "now")
+    assert next_nodes(state.fabric, "leaf", "s:e9") == ["s", "s"]
+    assert state.fabric.hash_settings[0] is None
 
 
 def test_a_bond_without_lldp_is_one_link():
