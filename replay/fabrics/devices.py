@@ -271,9 +271,10 @@ def _by(interfaces: Sequence[Interface], key: Literal["vrf", "master"]) -> dict[
 # management ports have, whatever single devices answer. Without these, if no member routes through
 # another member and
 # - it holds addresses at which the inventory asks several devices, or
-# - more than half of its members have other ports, and it has three or more members or all its
-#   ports have names that management ports often have.
-# A port that LLDP of both ends shows on a cable to a port of another kind stays in the fabric.
+# - several of its ports have names that management ports often have, and more than half of its
+#   ports are on devices with other ports, or
+# - it has three or more members, all with other ports.
+# A port without such a name that LLDP of both ends shows on a cable stays in the fabric.
 
 _MANAGEMENT_ONLY = re.compile(r"(mgmt\d*|ma\d+|Management\d+(/\d+)*|fxp\d+|oob\d*|MEth\S*)")
 """Names of management ports: NX-OS, EOS, Junos, VRP."""
@@ -353,8 +354,7 @@ def owners(devices: Sequence[Device]) -> dict[Address, End]:
 
 def is_management_cable(a: End, b: End) -> bool:
     """Whether a cable is one of management, by the names of its ports."""
-    ports = (a.port, b.port)
-    return any(map(_MANAGEMENT_ONLY.fullmatch, ports)) or all(map(_MANAGEMENT.fullmatch, ports))
+    return any(_MANAGEMENT.fullmatch(end.port) for end in (a, b))
 
 
 def management_networks(
@@ -382,7 +382,8 @@ def management_networks(
         if network in of_vrfs or any(_MANAGEMENT_ONLY.fullmatch(end.port) for end in ends):
             management[network] = ends
             continue
-        typical = all(_MANAGEMENT.fullmatch(end.port) for end in ends)
+        named = [end for end in ends if _MANAGEMENT.fullmatch(end.port)]
+        typical = len(named) == len(ends)
         if len(ends) < len(members) or len(names) < (2 if typical else 3):
             continue
         if any(_routes_through(by_name[name], network, names, owner, typical) for name in names):
@@ -392,7 +393,7 @@ def management_networks(
             for at in (by_name[name].asked_at for name in names)
         )
         others = sum(_other_ports(by_name[end.device], end.port) for end in ends)
-        if asked > 1 or (2 * others > len(ends) if typical else others == len(ends)):
+        if asked > 1 or (2 * others > len(ends) if len(named) > 1 else others == len(ends)):
             management[network] = ends
     return management
 

@@ -352,6 +352,41 @@ def test_management_by_name_or_vrf_whatever_the_hosts_answer(nic_of_host, nic_of
     assert fabric.nodes.names == ("leaf", "host2")
 
 
+def test_names_of_several_management_ports_are_enough():
+    """eth0 of the switches, eno1 of the hosts, one of which is down."""
+    devices = on_lan("eno1", "eth0", up=("host1", "host2", "host4"))
+    other = a_switch(
+        "leaf2",
+        connected("192.0.2.0/24", "eth0", "192.0.2.10"),
+        connected("198.51.9.0/24", "e1", "198.51.9.1"),
+        kind="switch",
+    )
+    fabric, notes = made(*devices, other)
+    expected = [f"host{i} rdma0 - leaf e{i}" for i in (1, 2, 4)]
+    assert sorted(cables(fabric)) == [*expected, "leaf2 e1 - leaf2:e1"]
+    assert ("management network", "") in notes
+
+
+def test_a_management_switch_that_was_asked_adds_no_link():
+    """LLDP of both ends shows its cables to eth0 of all: cables of management, one host is down."""
+    pairs = [((name, "eth0"), ("oob", f"swp{i}")) for i, name in enumerate([*LAN, "leaf"], 1)]
+    told = lldp(*pairs)
+    devices = [
+        dataclasses.replace(one, advertised=(*(one.advertised or ()), *told[one.name]))
+        for one in on_lan("eth0", "eth0", up=("host1", "host2", "host4"))
+    ]
+    oob = a_switch(
+        "oob",
+        connected("192.0.2.0/24", "bridge", "192.0.2.250"),
+        route("0.0.0.0/0", ("192.0.2.251", "bridge")),
+        ports=(*(port(f"swp{i}", master="bridge") for i in range(1, 6)), port("bridge"), port("u")),
+        advertised=told["oob"],
+    )
+    fabric, notes = made(*devices, oob)
+    assert sorted(cables(fabric)) == [f"host{i} rdma0 - leaf e{i}" for i in (1, 2, 4)]
+    assert ("management network", "") in notes
+
+
 def test_the_addresses_of_the_inventory_are_on_a_management_network():
     devices = [
         dataclasses.replace(one, asked_at=ip_address(LAN.get(one.name, "192.0.2.9")))
