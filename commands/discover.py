@@ -95,6 +95,8 @@ def discover(
             return 0
         with answers_of(targets, progress, raw) as folder:
             result = discover_folder(folder, bits_per_second, delay_ns, str(source))
+    elif not source.exists():
+        raise UsageError(f"{source} does not exist; give an inventory or a folder with answers")
     elif raw is not None or dry_run:
         raise UsageError("--raw and --dry-run need an inventory")
     else:

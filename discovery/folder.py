@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ..analyzer.capture.rings import natural
 from ..analyzer.errors import RocescopeError, UsageError
 from ..analyzer.words import printable
 from ..replay.fabrics.devices import Device
-from ..replay.fabrics.fabric import Network
+from ..replay.fabrics.fabric import Address, Network, parse_address
 from .dialects.dialect import Dialect, Question
 from .dialects.linux import SUFFIX, installed_of
 from .dialects.registry import DIALECTS
@@ -64,7 +65,7 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
     unread: list[Unread] = []
     marks = {dialect.mark for dialect in DIALECTS.values()}
     names = {f.name.removesuffix(f".{m}") for m in marks for f in folder.glob(f"*.{m}")}
-    for name in sorted({*asked, *names}):
+    for name in sorted({*asked, *names}, key=natural):
         entry = asked.get(name)
         if asked and entry is None:
             unread.append(Unread(name, NOT_ASKED, f"{ASKED} does not name it: left out"))
@@ -118,7 +119,19 @@ def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
     except UsageError as error:
         text = printable(str(error).removeprefix(f"{folder}/"))
         device = replace(device, unexpected=(*device.unexpected, text))
+    if asked is not None:
+        device = replace(device, kind=asked.kind, asked_at=_address(asked.ssh))
+    elif not dialect.of_hosts:
+        device = replace(device, kind="switch")
     return Answers(device, dialect, missing, installed, asked)
+
+
+def _address(ssh: str) -> Address | None:
+    """The address that the inventory has in place of a host of ssh_config."""
+    try:
+        return parse_address(ssh.rpartition("@")[2])
+    except ValueError:
+        return None
 
 
 def _dialect(folder: Path, name: str, asked: Asked | None) -> Dialect:

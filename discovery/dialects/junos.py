@@ -43,8 +43,6 @@ _QUESTIONS = (
     Question("junos-arp.json", "show arp no-resolve | display json", "neighbour MAC addresses"),
     Question("junos-version.json", "show version | display json", "its own name"),
 )
-UNITS = "(units)"
-"""In place of the VRF of ports that are left out because of their units."""
 _UNIT = {"kbps": 10**3, "mbps": 10**6, "gbps": 10**9, "tbps": 10**12}
 _SPEED = re.compile(r"(\d+)([kmgt]bps)")
 _SETS = {"ulst", "indr", "sftw"}
@@ -75,28 +73,23 @@ def _read(folder: Path, name: str) -> Device:
 
 
 def _without_units(device: Device) -> Device:
-    """A port with addresses on one unit alone is this unit, whatever its number; several units on
-    one cable are links that a fabric cannot represent, and are left out."""
-    units: dict[str, list[str]] = {}
+    """A port with addresses on one unit alone is this unit, whatever its number; several units are
+    subinterfaces of their port."""
+    units: dict[str, list[Interface]] = {}
     for port in device.interfaces or ():
         physical, dot, _ = port.name.rpartition(".")
         if dot:
-            units.setdefault(physical, []).append(port.name)
+            units.setdefault(physical, []).append(port)
     plain = {port.name for port in device.interfaces or () if port.addresses}
-    several = {name: subs for name, subs in units.items() if len(subs) > 1 or name in plain}
-    alone = {subs[0]: name for name, subs in units.items() if name not in several}
+    only = {n: subs[0] for n, subs in units.items() if len(subs) == 1 and n not in plain}
+    alone = {unit.name: name for name, unit in only.items()}
     ports = []
     for port in device.interfaces or ():
         if port.name in alone:
             continue
-        subs = units.get(port.name, [])
-        if port.name in several:
-            port = port._replace(vrf=UNITS)
-        elif subs:
-            only = next(unit for unit in device.interfaces or () if unit.name == subs[0])
-            port = port._replace(addresses=only.addresses, vrf=only.vrf)
-        elif any(port.name in names for names in several.values()):
-            port = port._replace(vrf=UNITS)
+        if port.name in only:
+            unit = only[port.name]
+            port = port._replace(addresses=unit.addresses, vrf=unit.vrf)
         ports.append(port._replace(master=port.master.partition(".")[0]))
     routes = tuple(
         replace(
@@ -108,18 +101,11 @@ def _without_units(device: Device) -> Device:
     resolved = device.resolved
     if resolved is not None:
         resolved = tuple(r._replace(port=alone.get(r.port, r.port)) for r in resolved)
-    remarks = device.remarks
-    if several:
-        names = sorted(several)
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        remark = f"several units with addresses on {', '.join(names[:5])}{more}: left out"
-        remarks = (*remarks, remark)
     return replace(
         device,
         interfaces=None if device.interfaces is None else tuple(ports),
         routes=routes,
         resolved=resolved,
-        remarks=remarks,
     )
 
 

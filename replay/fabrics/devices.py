@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface
 from typing import Literal, NamedTuple, TypeAlias
@@ -12,6 +12,13 @@ from ..hashing.settings import HashSettings
 from .fabric import Address, Network
 
 # What one switch or host answered: interfaces, routes, neighbours, hash settings.
+
+
+class End(NamedTuple):
+    """One port of a device."""
+
+    device: str
+    port: str
 
 
 class NextHop(NamedTuple):
@@ -39,7 +46,15 @@ class Route:
 
     @property
     def connected(self) -> bool:
-        """Whether the network is on a link of the device itself."""
+        """Whether the network is on a link of the device itself.
+
+        A single address without a gateway is the neighbour of an unnumbered port: no network.
+        """
+        return self.network.num_addresses > 1 and self.without_gateway
+
+    @property
+    def without_gateway(self) -> bool:
+        """Whether its one next hop is a port alone."""
         return len(self.hops) == 1 and self.hops[0].gateway is None and self.hops[0].device != ""
 
 
@@ -56,11 +71,13 @@ class Interface(NamedTuple):
     vrf: str = ""
     """The VRF it belongs to; empty for none."""
     kind: str = ""
-    """`vxlan` for a tunnel; else not told."""
+    """`vxlan` for a tunnel, `bridge`, `bond`, `team`, `vlan` as Linux names them; else not told."""
     bits_per_second: int = 0
     """0: not told."""
     alias: str = ""
     """Another name by which its LLDP neighbours may know it."""
+    parent: str = ""
+    """The port of the device whose frames it tags, as Linux tells; empty: not told."""
 
 
 class Advertised(NamedTuple):
@@ -111,6 +128,97 @@ class Device:
     """What it shows of a hash whose function is not known."""
     unexpected: tuple[str, ...] = ()
     """Answers that are not as documented: command, place, what was expected."""
+    kind: Literal["switch", "host", ""] = ""
+    """What the inventory calls it; empty: nothing."""
+    asked_at: Address | None = None
+    """The address at which the inventory asks it; None: a name, or no inventory."""
+
+
+# Ports that other ports carry: a subinterface is on the cable of its port, a port channel or bond
+# is the cables of its members, and a bridge or VLAN interface (SVI) has no cable of its own: it
+# forwards through the ports that the neighbour table and LLDP name.
+
+_SUBINTERFACE = re.compile(r"(.+)\.\d+")
+_SVI = re.compile(r"(vlan|vlanif|bdi|bvi|vbdif|ve)[ .]?\d+|irb(\.\d+)?", re.IGNORECASE)
+"""Names of VLAN interfaces: EOS, NX-OS, SONiC and Cumulus, VRP, Junos, IOS."""
+_BRIDGE = re.compile(r"br[-_]?\w*|bridge\w*", re.IGNORECASE)
+"""Names of bridges, where the kind of a port is not told."""
+
+
+class Carriers:
+    """Which ports of devices carry which others."""
+
+    def __init__(self, devices: Iterable[Device] = ()) -> None:
+        self._parent: dict[End, End] = {}
+        """The port whose frames a subinterface tags."""
+        self._master: dict[End, End] = {}
+        """The bond or bridge of a member."""
+        self._members: dict[End, list[End]] = {}
+        self._bridges: set[End] = set()
+        for device in devices:
+            self.read(device)
+
+    def read(self, device: Device) -> None:
+        """The ports that a device names, read for the first time."""
+        ports = {port.name: port for port in device.interfaces or ()}
+        for port in ports.values():
+            end = End(device.name, port.name)
+            name = _SUBINTERFACE.fullmatch(port.name)
+            parent = port.parent or (name[1] if name else "")
+            if port.kind == "bridge" or (not port.kind and _is_bridge(port.name)):
+                self._bridges.add(end)
+            if parent in ports and parent != port.name:
+                self._parent[end] = End(device.name, parent)
+            if port.master in ports and port.master != port.name:
+                self._master[end] = End(device.name, port.master)
+                self._members.setdefault(self._master[end], []).append(end)
+
+    def of(self, end: End) -> tuple[End, ...]:
+        """The ports with cables that carry a port, itself if it has its own; none for an SVI whose
+        access ports are not told."""
+        seen: set[End] = set()
+        waiting, ends = [end], []
+        while waiting:
+            at = waiting.pop(0)
+            if at in seen:
+                continue
+            seen.add(at)
+            inner = [self._parent[at]] if at in self._parent else self._members.get(at, [])
+            waiting += inner
+            if not inner and at not in self._bridges:
+                ends.append(at)
+        return tuple(ends)
+
+    def is_bridge(self, end: End) -> bool:
+        """Whether a port is a bridge or an SVI: frames leave it by the MAC address table."""
+        for _ in range(_DEEPEST):
+            end = self._parent.get(end, end)
+        return end in self._bridges
+
+    def bond(self, end: End) -> End:
+        """The bond of a port or VLAN, which spreads packets over its members with a hash of its
+        own; of a port without one, the port itself."""
+        for _ in range(_DEEPEST):
+            upper = self._parent.get(end) or self._master.get(end, end)
+            if upper in self._bridges and end not in self._parent:
+                break
+            end = upper
+        return end
+
+    def adapter(self, end: End) -> End:
+        """The network adapter of a host that a port belongs to: a bond or bridge with all its ports
+        and VLANs, or the port itself."""
+        for _ in range(_DEEPEST):
+            end = self._parent.get(end) or self._master.get(end, end)
+        return end
+
+
+_DEEPEST = 8
+"""Most levels of VLANs, bonds and bridges; names of hostile answers may be circular."""
+
+
+def _is_bridge(name: str) -> bool:
+    return bool(_SVI.fullmatch(name) or _BRIDGE.fullmatch(name))
 
 
 # What the interfaces of a device do that a fabric does not represent: VRFs, bonds, VXLAN.
@@ -128,7 +236,12 @@ def limits_of(interfaces: Sequence[Interface]) -> Iterator[str]:
     else:
         for vrf, names in vrfs.items():
             yield f"VRF {vrf} is left out with {', '.join(names)}: only the main table was read"
-    bonds = _by(interfaces, "master")
+    bridges = {port.name for port in interfaces if port.kind == "bridge"}
+    bonds = {
+        name: ports
+        for name, ports in _by(interfaces, "master").items()
+        if name not in bridges and not _is_bridge(name)
+    }
     if len(bonds) > _MOST_NAMED:
         ports = sum(map(len, bonds.values()))
         yield f"{len(bonds):,} bonds join {ports:,} ports: which a packet takes is not known"
@@ -154,27 +267,26 @@ def _by(interfaces: Sequence[Interface], key: Literal["vrf", "master"]) -> dict[
 
 # Connected networks of devices, and management networks, which carry no traffic of the fabric.
 #
-# A network is for management if no member routes through another member, every member
-# has other ports, and it has three or more members or all its ports have names of management
-# ports.
+# A network is for management if a port on it is in a management VRF or has a name that only
+# management ports have, whatever single devices answer. Without these, if no member routes through
+# another member and
+# - it holds addresses at which the inventory asks several devices, or
+# - several of its ports have names that management ports often have, and more than half of its
+#   ports are on devices with other ports, or
+# - it has three or more members, all with other ports.
+# A port without such a name that LLDP of both ends shows on a cable stays in the fabric.
 
-_MANAGEMENT = re.compile(
-    r"(eth0|mgmt\d*|ma\d+|Management\d+(/\d+)*|fxp\d+|em0|v?me0?|oob\d*|MEth\S*)"
-)
-"""Names of management ports: Cumulus and SONiC, NX-OS, EOS, Junos, VRP."""
+_MANAGEMENT_ONLY = re.compile(r"(mgmt\d*|ma\d+|Management\d+(/\d+)*|fxp\d+|oob\d*|MEth\S*)")
+"""Names of management ports: NX-OS, EOS, Junos, VRP."""
+_MANAGEMENT = re.compile(_MANAGEMENT_ONLY.pattern + r"|eth0|em0|v?me0?")
+"""The same, and names that other ports have too: Linux, Cumulus and SONiC, Junos."""
+_MANAGEMENT_VRF = re.compile(r"mgmt|manage|\boob\b", re.IGNORECASE)
 
 _PRIVATE = re.compile(
     r"docker\d+|virbr\d+|lxcbr\d+|lxdbr\d+|podman\d+|cni\d+|br-[0-9a-f]{12}"
     r"|lo|[Ll]oop[Bb]ack\d+|lo\d+(\.\d+)?"
 )
 """Bridges of containers and virtual machines, the same network on every host; loopbacks."""
-
-
-class End(NamedTuple):
-    """One port of a device."""
-
-    device: str
-    port: str
 
 
 class Member(NamedTuple):
@@ -188,6 +300,19 @@ class Member(NamedTuple):
 Networks: TypeAlias = Mapping[Network, Sequence[Member]]
 
 
+def is_network(route: Route, ports: Mapping[str, Interface]) -> bool:
+    """Whether a route is that of a network on a port: a route that was learned over an unnumbered
+    port names no gateway either, but is none of the networks of its addresses."""
+    if not route.connected:
+        return False
+    name = route.hops[0].device
+    if route.source is not None or name not in ports:
+        return True
+    version = route.network.version
+    addresses = [a for a in ports[name].addresses if a.version == version and not a.is_link_local]
+    return not addresses or any(address.ip in route.network for address in addresses)
+
+
 def connected_networks(devices: Sequence[Device]) -> dict[Network, list[Member]]:
     """The connected networks with their members, in table order; not loopback and link-local.
 
@@ -195,11 +320,12 @@ def connected_networks(devices: Sequence[Device]) -> dict[Network, list[Member]]
     """
     members: dict[Network, list[Member]] = {}
     for device in devices:
+        ports = {port.name: port for port in device.interfaces or ()}
         for route in device.routes:
-            port = route.hops[0].device if route.hops else ""
-            private = _PRIVATE.fullmatch(port)
-            if route.connected and not private and not route.network.is_link_local:
-                end = End(device.name, port)
+            if is_network(route, ports) and not route.network.is_link_local:
+                end = End(device.name, route.hops[0].device)
+                if _PRIVATE.fullmatch(end.port):
+                    continue
                 members.setdefault(route.network, []).append(Member(end, route.source))
         for interface in () if device.tables_read else device.interfaces or ():
             for address in interface.addresses:
@@ -217,7 +343,7 @@ def owners(devices: Sequence[Device]) -> dict[Address, End]:
     owner: dict[Address, End] = {}
     for device in devices:
         for route in device.routes:
-            if route.connected and route.source is not None:
+            if route.without_gateway and route.source is not None:
                 owner.setdefault(route.source, End(device.name, route.hops[0].device))
         for port in device.interfaces or ():
             for address in port.addresses:
@@ -226,21 +352,49 @@ def owners(devices: Sequence[Device]) -> dict[Address, End]:
     return owner
 
 
+def is_management_cable(a: End, b: End) -> bool:
+    """Whether a cable is one of management, by the names of its ports."""
+    return any(_MANAGEMENT.fullmatch(end.port) for end in (a, b))
+
+
 def management_networks(
-    devices: Sequence[Device], networks: Networks, owner: Mapping[Address, End]
+    devices: Sequence[Device],
+    networks: Networks,
+    owner: Mapping[Address, End],
+    cabled: Container[End] = (),
 ) -> dict[Network, list[End]]:
-    """The management networks and their ports."""
+    """The management networks and their ports. cabled: ports that are certainly in the fabric."""
     by_name = {device.name: device for device in devices}
+    of_vrfs = {
+        address.network
+        for device in devices
+        for port in device.interfaces or ()
+        if _MANAGEMENT_VRF.search(port.vrf) or _MANAGEMENT_ONLY.fullmatch(port.name)
+        for address in port.addresses
+        if not address.is_link_local
+    }
     management = {}
     for network, members in networks.items():
-        names = {member.end.device for member in members}
-        typical = all(_MANAGEMENT.fullmatch(member.end.port) for member in members)
-        if len(names) < (2 if typical else 3):
+        ends = [member.end for member in members if member.end not in cabled]
+        names = {end.device for end in ends}
+        if not ends:
+            continue
+        if network in of_vrfs or any(_MANAGEMENT_ONLY.fullmatch(end.port) for end in ends):
+            management[network] = ends
+            continue
+        named = [end for end in ends if _MANAGEMENT.fullmatch(end.port)]
+        typical = len(named) == len(ends)
+        if len(ends) < len(members) or len(names) < (2 if typical else 3):
             continue
         if any(_routes_through(by_name[name], network, names, owner, typical) for name in names):
             continue
-        if all(_other_ports(by_name[member.end.device], member.end.port) for member in members):
-            management[network] = [member.end for member in members]
+        asked = sum(
+            at is not None and at.version == network.version and at in network
+            for at in (by_name[name].asked_at for name in names)
+        )
+        others = sum(_other_ports(by_name[end.device], end.port) for end in ends)
+        if asked > 1 or (2 * others > len(ends) if len(named) > 1 else others == len(ends)):
+            management[network] = ends
     return management
 
 

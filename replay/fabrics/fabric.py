@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -50,11 +50,13 @@ MAX_HOSTS = 1 << 24
 """Usable addresses of 10.0.0.0/8."""
 
 
+@lru_cache(maxsize=1 << 16)
 def parse_address(text: str) -> Address:
     """The address that a device or a file names. ValueError without one."""
     return ip_address(_without_zone(text))
 
 
+@lru_cache(maxsize=1 << 16)
 def parse_network(text: str, strict: bool = True) -> Network:
     """The same for a network; strict: without bits beyond its length."""
     return ip_network(_without_zone(text), strict)
@@ -301,13 +303,27 @@ class Fabric:
         numbers[order] = np.arange(len(pair)) - first + 1
         return numbers
 
+    @cached_property
+    def number(self) -> Mapping[str, int]:
+        """The number of each node by its name."""
+        return {name: node for node, name in enumerate(self.nodes.names)}
+
+    @cached_property
+    def _between(self) -> Mapping[tuple[int, int], list[int]]:
+        """The links of each pair of nodes, in the order of their ports."""
+        between: dict[tuple[int, int], list[int]] = {}
+        ends = zip(self.links.source.tolist(), self.links.target.tolist(), strict=True)
+        for link, pair in enumerate(ends):
+            between.setdefault(pair, []).append(link)
+        return between
+
     def find_links(self, name: str) -> Ints:
         """Links of a name: `leaf1-spine2` (both directions, also parallel ones), `leaf1>spine2`,
         `leaf1-spine2#2` (one of parallel links), `spine2` (all its links).
 
         UsageError if there is no such link.
         """
-        number = {n: i for i, n in enumerate(self.nodes.names)}
+        number = self.number
         source, target = self.links.source, self.links.target
         pair, _, which = name.partition("#")
         if pair in number:
@@ -317,15 +333,15 @@ class Fabric:
             for a, b in _splits(pair, sign):
                 if a not in number or b not in number:
                     continue
-                forth = np.flatnonzero((source == number[a]) & (target == number[b]))
-                back = np.flatnonzero((source == number[b]) & (target == number[a]))
+                forth = self._between.get((number[a], number[b]), [])
+                back = self._between.get((number[b], number[a]), [])
                 directions = [forth] if sign == ">" else [forth, back]
                 if which:
                     at = int(which) - 1 if which.isdecimal() else -1
                     directions = [f[at : at + 1] for f in directions] if at >= 0 else []
-                links = np.concatenate([*directions, np.zeros(0, np.int64)]).astype(np.int64)
-                if len(links):
-                    return links
+                links = [link for direction in directions for link in direction]
+                if links:
+                    return np.array(links, np.int64)
                 raise UsageError(f"there is no link {name} in {self.name}")
         raise UsageError(
             f"no link or node is called {name!r} in {self.name}; links are named like "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -240,8 +241,11 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
     nodes, links = fabric.nodes, fabric.links
     names = nodes.names
     document: dict[str, Any] = {"name": fabric.name, "nodes": {}, "links": []}
+    networks: dict[int, list[str]] = {}
+    for network, host in fabric.addresses.subnets.items():
+        networks.setdefault(host, []).append(str(network))
     for i, name in enumerate(names):
-        document["nodes"][name] = _node(fabric, i)
+        document["nodes"][name] = _node(fabric, i, networks)
     for link in range(0, len(links.source), 2):
         cable: dict[str, Any] = {
             "a": names[int(links.source[link])],
@@ -282,17 +286,15 @@ def json_bytes(fabric: Fabric) -> bytes:
     return json.dumps(fabric_document(fabric), indent=1).encode() + b"\n"
 
 
-def _node(fabric: Fabric, node: int) -> dict[str, Any]:
+def _node(fabric: Fabric, node: int, networks: Mapping[int, list[str]]) -> dict[str, Any]:
     nodes = fabric.nodes
     if nodes.kind[node] == HOST:
         values: dict[str, Any] = {"kind": "host"}
         addresses = fabric.addresses.explicit.get(node - fabric.switches)
         if addresses:
             values["addresses"] = [str(a) for a in addresses]
-        host = node - fabric.switches
-        networks = [str(n) for n, of in fabric.addresses.subnets.items() if of == host]
-        if networks:
-            values["networks"] = networks
+        if of_host := networks.get(node - fabric.switches):
+            values["networks"] = of_host
         return values
     values = {"kind": "switch", "tier": int(nodes.tier[node]), "plane": int(nodes.plane[node])}
     settings = fabric.hash_settings[node]
@@ -312,26 +314,41 @@ def hash_document(settings: HashSettings) -> dict[str, Any]:
     return {"model": settings.model, **values, **settings.extra}
 
 
+_MOST_REPEATED = 4
+"""Next hops of a group that YAML repeats for every destination: short ones stay readable."""
+
+
 def _routes(fabric: Fabric) -> dict[str, Any]:
-    """Next hops of every switch to every edge, named by the edge's first host; [] is no route."""
+    """Next hops of every switch to every edge, named by the edge's first host; [] is no route.
+
+    Large groups of a switch with equal content are one object, which YAML writes once.
+    """
     routes: dict[str, Any] = {}
     names, edge = fabric.nodes.names, fabric.attachments.edge
     one_host_each = len(np.unique(edge[edge >= 0])) == np.count_nonzero(edge >= 0)
     for switch in range(fabric.switches):
         hops_to: dict[str, Any] = {}
+        large: dict[tuple[bytes, bytes, bytes], Any] = {}
         for host in range(fabric.hosts):
             attached = fabric.attachments.switch[host]
             if edge[host] < 0 or (attached == switch).any():
                 continue
             name = fabric.host_name(host) if one_host_each else names[int(attached.max())]
             links, weights = fabric.group(switch, int(edge[host]))
+            group = int(fabric.forwarding.group_of[switch, edge[host]])
+            buckets = fabric.forwarding.buckets.get(group) if len(links) else None
+            table = b"" if buckets is None else buckets.tobytes()
+            content = links.tobytes(), weights.tobytes(), table
+            if content in large:
+                hops_to[name] = large[content]
+                continue
             hops = [
                 _hop(fabric, int(link), int(weight))
                 for link, weight in zip(links, weights, strict=True)
             ]
-            group = int(fabric.forwarding.group_of[switch, edge[host]])
-            buckets = fabric.forwarding.buckets.get(group) if hops else None
             hops_to[name] = hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
+            if len(hops) > _MOST_REPEATED:
+                large[content] = hops_to[name]
         if hops_to:
             routes[names[switch]] = hops_to
     return routes

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from ...analyzer.capture.rings import natural
 from ...analyzer.errors import UsageError
 from ...analyzer.saved_file import decoded, read_saved
 from ...analyzer.words import printable
@@ -46,6 +47,9 @@ class _Link(msgspec.Struct):
     ifname: str
     flags: list[str]
     address: str = ""
+    permaddr: str = ""
+    """The address of a member of a bond, which as a member has that of the bond."""
+    link: str | None = None
     master: str = ""
     addr_info: list[_Address] = []
     linkinfo: _Kind = msgspec.field(default_factory=_Kind)
@@ -84,6 +88,9 @@ class _Answer(msgspec.Struct):
     lldp: list[_Lldp]
 
 
+_KINDS = ("vxlan", "bridge", "bond", "team", "vlan")
+
+
 def interfaces_of(file: Path) -> tuple[Interface, ...] | None:
     """The interfaces of `ip -j -d addr`; without -d a master is taken for a bond or bridge."""
     links = decoded(file, list[_Link], "the output of `ip -j -d addr`", b"[]")
@@ -93,14 +100,15 @@ def interfaces_of(file: Path) -> tuple[Interface, ...] | None:
         return tuple(
             Interface(
                 link.ifname,
-                link.address.lower(),
+                (link.permaddr or link.address).lower(),
                 tuple(
                     parse_interface(f"{a.local}/{a.prefixlen}") for a in link.addr_info if a.local
                 ),
                 "LOWER_UP" in link.flags,
                 "" if link.linkinfo.info_slave_kind == "vrf" else link.master,
                 link.master if link.linkinfo.info_slave_kind == "vrf" else "",
-                link.linkinfo.info_kind if link.linkinfo.info_kind == "vxlan" else "",
+                link.linkinfo.info_kind if link.linkinfo.info_kind in _KINDS else "",
+                parent=(link.link or "") if link.linkinfo.info_kind == "vlan" else "",
             )
             for link in links
         )
@@ -180,8 +188,8 @@ _HIGHEST = {
 def read_devices(path: Path) -> list[Device]:
     """All devices of a folder or file. UsageError names file and line."""
     if path.is_dir():
-        files = sorted(path.glob("*.route.json"))
-        devices = [read_device(path, file.name.removesuffix(".route.json")) for file in files]
+        names = (file.name.removesuffix(".route.json") for file in path.glob("*.route.json"))
+        devices = [read_device(path, name) for name in sorted(names, key=natural)]
     else:
         top = load_yaml(path, "a folder or JSON file with the tables of routers")
         devices = [

@@ -44,7 +44,7 @@ def with_routes(
     fabric does not recompute forwarding when links go down: next hops over them are lost.
     UsageError names an invalid route.
     """
-    number = {name: i for i, name in enumerate(fabric.nodes.names)}
+    number = fabric.number
     hosts = [*routes, *(of_ipv6 or ())]
     if any(number.get(route.destination, 0) >= fabric.switches for route in hosts):
         fabric = edge_per_host(fabric)
@@ -71,6 +71,8 @@ def _with(
 ) -> Forwarding:
     """The forwarding with these routes. column: that of the first edge."""
     groups = _Groups(fabric.forwarding)
+    links_of: dict[tuple[int, int], list[int]] = {}
+    """The links of the same hops of a switch: many routes share one list."""
     for route in routes:
         switch, destination = number.get(route.switch), number.get(route.destination)
         if switch is None or switch >= fabric.switches:
@@ -83,8 +85,12 @@ def _with(
             is_attached = (fabric.attachments.switch == destination).any(1)
             edges = np.unique(fabric.attachments.edge[is_attached])
         columns = edges[edges >= 0] + column
-        links = [_link(fabric, switch, hop, route.where) for hop in route.hops]
-        groups.set(switch, columns, links, [hop.weight for hop in route.hops], route.buckets)
+        hops = switch, id(route.hops)
+        if hops not in links_of:
+            links_of[hops] = [_link(fabric, switch, hop, route.where) for hop in route.hops]
+        groups.set(
+            switch, columns, links_of[hops], [hop.weight for hop in route.hops], route.buckets
+        )
     return groups.forwarding()
 
 
@@ -127,6 +133,8 @@ class _Groups:
         self._weights: list[int] = []
         self._ends: list[int] = []
         self._buckets = dict(forwarding.buckets)
+        self._known: dict[tuple[tuple[int, ...], ...], int] = {}
+        """The number of each group by its content."""
 
     def set(
         self,
@@ -140,7 +148,10 @@ class _Groups:
             self._group_of[switch, edges] = -1
             return
         group = len(self._old.group_start) - 1 + len(self._ends)
-        self._group_of[switch, edges] = group
+        content = tuple(links), tuple(weights), tuple(buckets or ())
+        self._group_of[switch, edges] = self._known.setdefault(content, group)
+        if self._known[content] < group:
+            return
         if buckets is not None:
             self._buckets[group] = np.array(buckets, np.uint16)
         self._links += links

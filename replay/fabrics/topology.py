@@ -15,16 +15,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import ip_network
+from math import lcm
 from typing import NamedTuple
 
 import numpy as np
 
 from ...analyzer.errors import UsageError
+from ...analyzer.words import noun
 from ...kernels.kernel import Bools, Int32s, Ints, UInt16s
 from ..hashing.settings import HashSettings
 from .build import build, cables, tiers_by_distance
 from .devices import (
     Advertised,
+    Carriers,
     Device,
     End,
     Member,
@@ -32,10 +35,12 @@ from .devices import (
     NextHop,
     Route,
     connected_networks,
+    is_management_cable,
+    is_network,
     management_networks,
     owners,
 )
-from .fabric import Address, AddressPlan, Fabric, Network, Origin
+from .fabric import Address, AddressPlan, Fabric, Network, Origin, parse_address
 from .forwarding import Forwarding
 from .routes import edge_per_host, with_ipv6
 
@@ -43,7 +48,10 @@ from .routes import edge_per_host, with_ipv6
 #
 # A link follows from LLDP, from MAC addresses in neighbour tables, from link-local next hops
 # (BGP unnumbered, RFC 5549) and from connected networks of two devices. Where sources
-# disagree the stronger source wins and the disagreement is noted.
+# disagree the stronger source wins and the disagreement is noted: nothing overrules LLDP of both
+# ends. A link is one cable between two physical ports: what networks and neighbour tables say of
+# a bond or a VLAN interface confirms the cables of its ports, and is a link of its own only where
+# no cable is known.
 
 LLDP = "LLDP"
 LINK_LOCAL = "link-local next hop"
@@ -88,9 +96,10 @@ def find_links(
     networks: Networks,
     owner: Mapping[Address, End],
     left_out: Iterable[End],
+    carriers: Carriers,
 ) -> Cabling:
     """The links between ports that are not left out, in the order of devices and ports."""
-    finder = _Finder(devices, frozenset(left_out))
+    finder = _Finder(devices, frozenset(left_out), carriers)
     for device in devices:
         finder.by_lldp(device, owner)
         finder.by_mac(device)
@@ -99,26 +108,49 @@ def find_links(
     return finder.result()
 
 
+def cabled_by_lldp(
+    devices: Sequence[Device], owner: Mapping[Address, End], carriers: Carriers
+) -> set[End]:
+    """The ports at which LLDP of both ends shows a cable that is not one of management."""
+    finder = _Finder(devices, frozenset(), carriers)
+    for device in devices:
+        finder.by_lldp(device, owner)
+    return {
+        end
+        for pair, evidence in finder.shown.items()
+        if LLDP in evidence and not is_management_cable(*pair)
+        for end in pair
+    }
+
+
 class _Finder:
-    def __init__(self, devices: Sequence[Device], left_out: frozenset[End]) -> None:
+    def __init__(
+        self, devices: Sequence[Device], left_out: frozenset[End], carriers: Carriers
+    ) -> None:
         self._devices = {device.name: device for device in devices}
         self._systems = {device.system: device.name for device in devices if device.system}
+        self._carriers = carriers
         self._left_out = left_out
         self._cabling = Cabling()
-        self._shown: dict[tuple[End, End], set[str]] = defaultdict(set)
+        self.shown: dict[tuple[End, End], set[str]] = defaultdict(set)
+        """The evidence of each pair of ports."""
         self._told: set[tuple[End, End]] = set()
         """(from, to) of LLDP."""
-        self._shared: set[End] = set()
-        """Ports with several neighbours: bridges and connected networks of many."""
+        self._heard: dict[End, End] = {}
+        """The other end of a port, of LLDP of both ends."""
+        self._on_lan: set[End] = set()
+        """Ports on networks of many, or with a VLAN interface."""
+        self._down: set[End] = set()
+        self._by_chassis: dict[str, set[str]] = defaultdict(set)
         self._by_mac: dict[str, list[End]] = defaultdict(list)
         self._by_link_local: dict[Address, list[End]] = defaultdict(list)
-        self._master: dict[End, str] = {}
         for device in devices:
-            ports = {port.name for port in device.interfaces or ()}
+            if device.chassis:
+                self._by_chassis[device.chassis].add(device.name)
             for port in device.interfaces or ():
                 end = End(device.name, port.name)
-                if port.master in ports:
-                    self._master[end] = port.master
+                if not port.up:
+                    self._down.add(end)
                 if port.mac not in NO_MAC:
                     self._by_mac[port.mac].append(end)
                 for address in port.addresses:
@@ -130,148 +162,213 @@ class _Finder:
         if note not in self._cabling.notes:
             self._cabling.notes.append(note)
 
-    def _logical(self, end: End) -> End:
-        """The port that routes name: the bond or bridge of a member."""
-        return End(end.device, self._master.get(end, end.port))
+    def _physical(self, end: End) -> End:
+        """The one port that carries a port; the port itself if there are several, or none."""
+        ports = self._carriers.of(end)
+        return ports[0] if len(ports) == 1 else end
 
     def _show(self, a: End, b: End, evidence: str) -> None:
-        a, b = self._logical(a), self._logical(b)
-        if a.device != b.device and not self._left_out & {a, b}:
-            self._shown[min(a, b), max(a, b)].add(evidence)
+        if a.device != b.device and not (self._is_left_out(a) or self._is_left_out(b)):
+            a, b = self._physical(a), self._physical(b)
+            self.shown[min(a, b), max(a, b)].add(evidence)
+
+    def _is_left_out(self, end: End) -> bool:
+        return end in self._left_out or self._carriers.bond(end) in self._left_out
 
     def by_lldp(self, device: Device, owner: Mapping[Address, End]) -> None:
         """Links that a device heard of."""
-        up = {port.name: port.up for port in device.interfaces or ()}
         heard: dict[str, list[Advertised]] = defaultdict(list)
         for neighbour in device.advertised or ():
-            if End(device.name, neighbour.port) not in self._left_out:
+            if not self._is_left_out(End(device.name, neighbour.port)):
                 heard[neighbour.port].append(neighbour)
         for port, neighbours in heard.items():
-            end = End(device.name, port)
-            if len(neighbours) > 1:
-                names = ", ".join(sorted({n.system or n.chassis for n in neighbours}))
-                text = f"{port} has {len(neighbours)} LLDP neighbours ({names}): not a cable"
-                self._note("several neighbours", device.name, text)
-                continue
-            (sender,) = neighbours
-            name = sender.system or sender.chassis
-            if not up.get(port, True):
-                text = f"{port} has no link, its LLDP neighbour {name} is stale"
-                self._note("stale neighbour", device.name, text)
-                continue
-            far = self._advertised_by(sender, owner)
-            if far is None:
-                self._cabling.strangers[self._logical(end)] = name
-                continue
-            there = self._far_port(far, sender.far_port)
-            if there is None:
-                text = (
-                    f"{port}: LLDP names port {sender.far_port} of {far}, which {far} does not have"
-                )
-                self._note("unknown port", device.name, text)
-                continue
+            self._by_neighbours(self._physical(End(device.name, port)), neighbours, owner)
+
+    def _by_neighbours(
+        self, end: End, neighbours: Sequence[Advertised], owner: Mapping[Address, End]
+    ) -> None:
+        """The link of a port. One neighbour may speak of itself with several protocols."""
+        names = list(dict.fromkeys(n.system or n.chassis for n in neighbours))
+        senders = [self._advertised_by(neighbour, owner) for neighbour in neighbours]
+        known = {sender for sender in senders if sender is not None}
+        strangers = {
+            name.partition(".")[0]
+            for neighbour, sender in zip(neighbours, senders, strict=True)
+            if sender is None and (name := neighbour.system or neighbour.chassis)
+        }
+        ports = {
+            there
+            for neighbour, sender in zip(neighbours, senders, strict=True)
+            if sender is not None
+            and (there := self._far_port(sender, neighbour.far_port)) is not None
+        }
+        if len(known) + len(strangers) > 1 or len(ports) > 1:
+            shown = ", ".join(sorted(names))
+            text = f"{end.port} has {len(neighbours)} LLDP neighbours ({shown}): not a cable"
+            self._note("several neighbours", end.device, text)
+        elif end in self._down:
+            text = f"{end.port} has no link, its LLDP neighbour {names[0]} is stale"
+            self._note("stale neighbour", end.device, text)
+        elif not known:
+            self._cabling.strangers[end] = names[0]
+        elif not ports:
+            (far,) = known
+            port = neighbours[0].far_port
+            text = f"{end.port}: LLDP names port {port} of {far}, which {far} does not have"
+            self._note("unknown port", end.device, text)
+        else:
+            (there,) = ports
             self._told.add((end, there))
-            both = (there, end) in self._told
-            self._show(end, there, LLDP if both else ONE_SIDED)
+            if (there, end) in self._told:
+                self._heard[end], self._heard[there] = there, end
+                self._show(end, there, LLDP)
+            else:
+                self._show(end, there, ONE_SIDED)
 
     def _advertised_by(self, neighbour: Advertised, owner: Mapping[Address, End]) -> str | None:
         """The device that a neighbour is: by name, chassis id or management address."""
         for name in (neighbour.system, neighbour.system.partition(".")[0]):
             if name in self._systems or name in self._devices:
                 return self._systems.get(name, name)
-        by_mac = {
-            d.name for d in self._devices.values() if d.chassis and d.chassis == neighbour.chassis
+        by_mac = self._by_chassis.get(neighbour.chassis) or {
+            end.device for end in self._by_mac.get(neighbour.chassis.lower(), ())
         }
-        by_mac = by_mac or {end.device for end in self._by_mac.get(neighbour.chassis.lower(), ())}
-        by_address = {
-            end.device for address, end in owner.items() if str(address) in neighbour.addresses
+        devices = by_mac or {
+            owner[address].device for address in _addresses_in(neighbour) if address in owner
         }
-        devices = by_mac or by_address
-        return devices.pop() if len(devices) == 1 else None
+        return next(iter(devices)) if len(devices) == 1 else None
 
     def _far_port(self, device: str, port: str) -> End | None:
         interfaces = self._devices[device].interfaces
         if interfaces is None or any(interface.name == port for interface in interfaces):
-            return End(device, port)
+            return self._physical(End(device, port))
         ends = [End(device, i.name) for i in interfaces if port and i.alias == port]
-        ends = ends or [e for e in self._by_mac.get(port.lower(), ()) if e.device == device]
+        ends = ends or [
+            e
+            for e in self._by_mac.get(port.lower(), ())
+            if e.device == device and self._carriers.of(e) == (e,)
+        ]
         return ends[0] if len(ends) == 1 else None
 
     def by_mac(self, device: Device) -> None:
         """Links to owners of MAC addresses in the neighbour table; several per port: a network."""
+        tunnels = {port.name for port in device.interfaces or () if port.kind == "vxlan"}
         seen: dict[str, set[End]] = defaultdict(set)
         for entry in device.resolved or ():
-            ends = [e for e in self._by_mac.get(entry.mac, ()) if e.device != device.name]
-            if len(ends) == 1:
-                seen[entry.port].add(ends[0])
+            ends = {
+                self._carriers.bond(e)
+                for e in self._by_mac.get(entry.mac, ())
+                if e.device != device.name
+            }
+            if len(ends) == 1 and entry.port not in tunnels:
+                seen[entry.port] |= ends
         for port, ends_of_port in seen.items():
             if len(ends_of_port) == 1:
                 self._show(End(device.name, port), ends_of_port.pop(), MAC)
 
     def by_link_local(self, device: Device) -> None:
         """Links to owners of link-local gateways."""
-        for route in device.routes:
-            for hop in route.hops:
-                if hop.gateway is None or not hop.gateway.is_link_local:
-                    continue
-                ends = [
-                    e for e in self._by_link_local.get(hop.gateway, ()) if e.device != device.name
-                ]
-                if len(ends) == 1:
-                    self._show(End(device.name, hop.device), ends[0], LINK_LOCAL)
+        hops = {(hop.gateway, hop.device) for route in device.routes for hop in route.hops}
+        for gateway, port in hops:
+            if gateway is None or not gateway.is_link_local:
+                continue
+            ends = [e for e in self._by_link_local.get(gateway, ()) if e.device != device.name]
+            if len(ends) == 1:
+                self._show(End(device.name, port), ends[0], LINK_LOCAL)
 
     def by_networks(self, networks: Networks) -> None:
-        """Links between all members of a network; a network of many is no point-to-point link."""
+        """Links between all members of a network; a network of many is no point-to-point link,
+        and says nothing of ports whose cable LLDP of both ends shows."""
         for members in networks.values():
-            ends = [m.end for m in members if m.end not in self._left_out]
-            if len(ends) > 2:
-                self._shared.update(self._logical(end) for end in ends)
+            ends = [m.end for m in members if not self._is_left_out(m.end)]
+            ports = {self._physical(end) for end in ends}
+            bridges = [end for end in ends if self._carriers.is_bridge(end)]
+            if len(ends) > 2 or bridges:
+                self._on_lan |= ports
+                for end in ports:
+                    if self._heard.get(end) in ports:
+                        self._show(end, self._heard[end], NETWORK)
+                for bridge in bridges:
+                    for end in ends:
+                        self._show(bridge, end, NETWORK)
+                ends = [end for end in ends if self._physical(end) not in self._heard]
             for i, a in enumerate(ends):
                 for b in ends[i + 1 :]:
                     self._show(a, b, NETWORK)
 
     def result(self) -> Cabling:
         """The links that no stronger source contradicts."""
-        self._shared |= self._bridges()
         peer: dict[End, End] = {}
         accepted: dict[tuple[End, End], tuple[str, ...]] = {}
-        for pair, evidence in sorted(self._ranked(), key=lambda item: _rank(item[1])):
-            taken = [end for end in pair if end in peer and end not in self._shared]
+        between: dict[frozenset[str], list[tuple[End, End]]] = defaultdict(list)
+        for pair, evidence in sorted(self._ranked(), key=self._place_of_evidence):
+            is_cable = all(self._carriers.of(end) == (end,) for end in pair)
+            if not is_cable:
+                cables = [c for c in between[_devices(pair)] if self._carry(c, pair)]
+                for cable in cables:
+                    both = {*accepted[cable], *evidence}
+                    accepted[cable] = tuple(sorted(both, key=_STRENGTH.index))
+                if cables or not all(self._is_free(end, peer) for end in pair):
+                    continue
+                if all(self._carriers.is_bridge(end) for end in pair):
+                    continue
+            taken = [end for end in pair if end in peer and self._is_taken(end, peer, accepted)]
             if taken:
                 shared = taken[0]
                 chosen = accepted[min(shared, peer[shared]), max(shared, peer[shared])]
-                self._conflict(pair, evidence, shared, peer[shared], chosen)
+                if LLDP in evidence or not self._on_lan.issuperset(pair):
+                    self._conflict(pair, evidence, shared, peer[shared], chosen)
                 continue
             accepted[pair] = evidence
+            between[_devices(pair)].append(pair)
             peer[pair[0]], peer[pair[1]] = pair[1], pair[0]
             if evidence[0] == ONE_SIDED:
                 self._one_sided(pair)
         order = {name: i for i, name in enumerate(self._devices)}
-        for a, b in sorted(accepted, key=lambda pair: self._place(pair, order)):
+        ports = {name: _ports(device) for name, device in self._devices.items()}
+        for a, b in sorted(accepted, key=lambda pair: _place(pair, order, ports)):
             first, second = (a, b) if order[a.device] < order[b.device] else (b, a)
             self._cabling.links.append(Link(first, second, accepted[a, b]))
         return self._cabling
 
-    def _place(self, pair: tuple[End, End], order: Mapping[str, int]) -> tuple[int, int, str]:
-        """A key that sorts links by their first device and its ports in table order."""
-        end = min(pair, key=lambda e: order[e.device])
-        ports = _ports(self._devices[end.device])
-        at = ports.index(end.port) if end.port in ports else len(ports)
-        return order[end.device], at, end.port
-
     def _ranked(self) -> Iterator[tuple[tuple[End, End], tuple[str, ...]]]:
-        for pair, evidence in self._shown.items():
+        for pair, evidence in self.shown.items():
             names = evidence - {ONE_SIDED} if LLDP in evidence else evidence
             yield pair, tuple(sorted(names, key=_STRENGTH.index))
 
-    def _bridges(self) -> set[End]:
-        """Ports with several members: a bridge, or a bond whose members lead to several devices."""
-        bridges = set()
-        for (device, _), master in self._master.items():
-            end = End(device, master)
-            if len({pair for pair in self._shown if end in pair}) > 1:
-                bridges.add(end)
-        return bridges
+    def _place_of_evidence(
+        self, item: tuple[tuple[End, End], tuple[str, ...]]
+    ) -> tuple[bool, int, int]:
+        """A key that sorts cables before pairs of bonds and VLAN interfaces, the surest first."""
+        pair, evidence = item
+        loose = any(self._carriers.of(end) != (end,) for end in pair)
+        return loose, _STRENGTH.index(evidence[0]), -len(evidence)
+
+    def _carry(self, cable: tuple[End, End], pair: tuple[End, End]) -> bool:
+        """Whether a cable is one of those of a pair of bonds or VLAN interfaces."""
+        here = {end.device: self._carriers.of(end) for end in pair}
+        return all(not here[end.device] or end in here[end.device] for end in cable)
+
+    def _is_free(self, end: End, peer: Mapping[End, End]) -> bool:
+        """Whether a bond has a member with a link whose cable is not known; VLAN interfaces and
+        bridges are always free."""
+        ports = self._carriers.of(end)
+        if self._carriers.is_bridge(end):
+            return True
+        return any(port not in peer and port not in self._down for port in ports)
+
+    def _is_taken(
+        self,
+        end: End,
+        peer: Mapping[End, End],
+        accepted: Mapping[tuple[End, End], tuple[str, ...]],
+    ) -> bool:
+        """Whether a port has its one cable; bridges, bonds and ports of networks may have more,
+        unless LLDP of both ends shows the one."""
+        other = peer[end]
+        if LLDP in accepted[min(end, other), max(end, other)]:
+            return True
+        return end not in self._on_lan and self._carriers.of(end) == (end,)
 
     def _one_sided(self, pair: tuple[End, End]) -> None:
         for end, there in (pair, pair[::-1]):
@@ -300,15 +397,32 @@ class _Finder:
         self._note("conflict", shared.device, text)
 
 
-def _rank(evidence: Sequence[str]) -> tuple[int, int]:
-    return _STRENGTH.index(evidence[0]), -len(evidence)
+def _devices(pair: tuple[End, End]) -> frozenset[str]:
+    return frozenset(end.device for end in pair)
 
 
-def _ports(device: Device) -> list[str]:
-    """The ports of a device in table order."""
+def _addresses_in(neighbour: Advertised) -> Iterator[Address]:
+    for text in neighbour.addresses:
+        try:
+            yield parse_address(text)
+        except ValueError:
+            continue  # an address of another kind, such as a MAC address
+
+
+def _place(
+    pair: tuple[End, End], order: Mapping[str, int], ports: Mapping[str, Mapping[str, int]]
+) -> tuple[int, int, str]:
+    """A key that sorts links by their first device and its ports in table order."""
+    end = min(pair, key=lambda e: order[e.device])
+    known = ports[end.device]
+    return order[end.device], known.get(end.port, len(known)), end.port
+
+
+def _ports(device: Device) -> dict[str, int]:
+    """The places of the ports of a device in table order."""
     named = [port.name for port in device.interfaces or ()]
     routed = [hop.device for route in device.routes for hop in route.hops]
-    return list(dict.fromkeys([*named, *routed]))
+    return {port: place for place, port in enumerate(dict.fromkeys([*named, *routed]))}
 
 
 # Nodes and wires: which devices are hosts, and switches known only by name.
@@ -331,6 +445,8 @@ class Wire(NamedTuple):
     b: str
     port_b: str
     evidence: tuple[str, ...]
+    cables: int = 1
+    """Of a bond between a host and one switch: they are one wire of their total rate."""
 
 
 @dataclass
@@ -346,17 +462,34 @@ class Topology:
     """Networks that represent one host."""
     left_out: set[End] = field(default_factory=set)
     """Ports of management networks."""
+    carriers: Carriers = field(default_factory=Carriers)
     notes: list[Note] = field(default_factory=list)
     _at: dict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=dict)
+    _of: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
 
-    def behind(self, node: str, port: str) -> list[tuple[int, str]]:
-        """(wire, node at its other end) of the wires at a port."""
-        return self._at.get((node, port), [])
+    def behind(self, node: str, port: str, device: str = "") -> list[tuple[int, str]]:
+        """(wire, node at its other end) of the wires at a port, or at those that carry it.
+
+        device: of the node, if its name is another.
+        """
+        end = End(device or node, port)
+        ports = dict.fromkeys((end, self.carriers.bond(end), *self.carriers.of(end)))
+        return [wire for at in ports for wire in self._at.get((node, at.port), ())]
+
+    def around(self, node: str) -> list[tuple[int, str]]:
+        """(wire, node at its other end) of all wires of a node."""
+        return self._of.get(node, [])
+
+    def port(self, wire: int, node: str) -> str:
+        """The port of a wire at one of its nodes."""
+        ends = self.wires[wire]
+        return ends.port_a if ends.a == node else ends.port_b
 
     def add(self, wire: Wire) -> None:
         """Add a wire."""
-        self._at.setdefault((wire.a, wire.port_a), []).append((len(self.wires), wire.b))
-        self._at.setdefault((wire.b, wire.port_b), []).append((len(self.wires), wire.a))
+        for node, port, other in ((wire.a, wire.port_a, wire.b), (wire.b, wire.port_b, wire.a)):
+            self._at.setdefault((node, port), []).append((len(self.wires), other))
+            self._of.setdefault(node, []).append((len(self.wires), other))
         self.wires.append(wire)
 
 
@@ -372,13 +505,26 @@ def find_topology(devices: Sequence[Device]) -> Topology:
     return builder.topology
 
 
+_NAMED = 4
+"""Devices or ports named in a remark."""
+_TRANSFER = 4
+"""Most addresses of a network that two switches have between them: a /30."""
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
 class _Builder:
     def __init__(self, devices: Sequence[Device]) -> None:
         self.topology = Topology()
         self._devices = devices
+        self._carriers = self.topology.carriers = Carriers(devices)
         networks = connected_networks(devices)
         self._owner = owners(devices)
-        management = management_networks(devices, networks, self._owner)
+        cabled = cabled_by_lldp(devices, self._owner, self._carriers)
+        management = management_networks(devices, networks, self._owner, cabled)
         self._left_out = self.topology.left_out
         self._left_out.update(end for ends in management.values() for end in ends)
         self._left_out.update(
@@ -392,106 +538,194 @@ class _Builder:
             for network, members in networks.items()
             if (kept := [m for m in members if m.end not in self._left_out])
         }
-        self._cabling: Cabling = find_links(devices, self.networks, self._owner, self._left_out)
+        self._cabling: Cabling = find_links(
+            devices, self.networks, self._owner, self._left_out, self._carriers
+        )
         for network, ends in management.items():
-            names = {end.device for end in ends}
-            text = f"{network} is a management network of {len(names)} devices: left out"
+            count = len({end.device for end in ends})
+            text = f"{network} is a management network of {count} {noun(count, 'device')}: left out"
             self.topology.notes.append(Note("management network", "", text))
+            for end, _ in self.networks.get(network, ()):
+                text = f"{end.port} is on the management network {network} and on a cable of LLDP"
+                self.topology.notes.append(Note("conflict", end.device, f"{text}: kept"))
         self.topology.notes += self._cabling.notes
         self._lengths: dict[int, set[int]] = {4: set(), 6: set()}
         """Prefix lengths of all routes, by IP version."""
         for device in devices:
             for route in device.routes:
                 self._lengths[route.network.version].add(route.network.prefixlen)
-        self._ports = {device.name: self._fabric_ports(device) for device in devices}
+        self._ports = self._fabric_ports()
+        self._gateways: dict[str, list[Address]] = {
+            device.name: list(
+                dict.fromkeys(h.gateway for r in device.routes for h in r.hops if h.gateway)
+            )
+            for device in devices
+        }
+        """The gateways of the routes of each device."""
 
-    def _fabric_ports(self, device: Device) -> list[str]:
-        """Ports in the fabric: with a network, a link or a next hop."""
-        name = device.name
-        ports = [m.end.port for ms in self.networks.values() for m in ms if m.end.device == name]
+    def _fabric_ports(self) -> dict[str, list[str]]:
+        """Ports of each device in the fabric: with a network, a link or a next hop."""
+        ports: dict[str, dict[str, None]] = {device.name: {} for device in self._devices}
+        for members in self.networks.values():
+            for member in members:
+                ports[member.end.device][member.end.port] = None
         for link in self._cabling.links:
-            ports += [end.port for end in (link.a, link.b) if end.device == name]
-        ports += [hop.device for route in device.routes for hop in route.hops if hop.gateway]
-        kept = dict.fromkeys(p for p in ports if End(name, p) not in self._left_out and p)
-        return list(kept)
+            for end in (link.a, link.b):
+                ports[end.device][end.port] = None
+        for device in self._devices:
+            known = {port.name: port for port in device.interfaces or ()}
+            hops = (
+                hop
+                for route in device.routes
+                for hop in route.hops
+                if hop.gateway
+                or (self._stranger(End(device.name, hop.device)) and not is_network(route, known))
+            )
+            ports[device.name] |= dict.fromkeys(hop.device for hop in hops)
+        return {
+            name: [p for p in of_device if p and End(name, p) not in self._left_out]
+            for name, of_device in ports.items()
+        }
 
     def add_nodes(self) -> None:
         """Switches and hosts in the order of the devices."""
         self._hosts: dict[str, dict[str, str]] = {}
+        """The node of each network adapter of a host."""
         for device in self._devices:
-            ports = self._ports[device.name]
-            alone = len(ports) == 1 and len(self._devices) > 1
-            if alone or (device.forwards is False and ports):
-                several = len(ports) > 1
-                names = {p: f"{device.name}:{p}" if several else device.name for p in ports}
-                self._hosts[device.name] = names
-                self.topology.hosts += names.values()
-            else:
+            ends = [End(device.name, port) for port in self._ports[device.name]]
+            adapters = list(dict.fromkeys(self._carriers.adapter(end).port for end in ends))
+            if not self._is_host(device, adapters, ends):
                 self.topology.switches.append(device.name)
+                continue
+            several = len(adapters) > 1
+            names = {a: f"{device.name}:{a}" if several else device.name for a in adapters}
+            self._hosts[device.name] = names
+            self.topology.hosts += names.values()
+            if not names:
+                self._note_no_port(device)
+        self._note_kinds()
         for address, end in self._owner.items():
-            if end.device not in self._hosts:
-                self.topology.owner[address] = end.device
-            elif end.port in self._hosts[end.device]:
-                self.topology.owner[address] = self._hosts[end.device][end.port]
+            if (node := self._node(end)) is not None:
+                self.topology.owner[address] = node
 
-    def _node(self, end: End) -> str:
+    def _is_host(self, device: Device, adapters: Sequence[str], ends: Sequence[End]) -> bool:
+        """The inventory decides; else a device that does not forward, or has one adapter."""
+        if device.kind:
+            return device.kind == "host"
+        cables = [end for end in ends if self._carriers.of(end) == (end,)]
+        is_bridge = any(self._carriers.is_bridge(End(device.name, name)) for name in adapters)
+        alone = len(adapters) == 1 and len(self._devices) > 1
+        return device.forwards is False or (alone and not (is_bridge and len(cables) > 1))
+
+    def _note_no_port(self, device: Device) -> None:
+        down = [p.name for p in device.interfaces or () if not p.up and not p.master]
+        more = f"; without link: {', '.join(down[:_NAMED])}" if down else ""
+        text = f"none of its ports is in the fabric{more}: left out"
+        self.topology.notes.append(Note("not in the fabric", device.name, text))
+
+    def _note_kinds(self) -> None:
+        """What the devices do that the inventory calls otherwise."""
+        forward = [d.name for d in self._devices if d.kind == "host" and d.forwards]
+        if forward:
+            text = "forward packets of others (ip_forward), and the inventory calls them hosts"
+            self.topology.notes.append(Note("kind", "", f"{_first(forward)} {text}"))
+        still = [d.name for d in self._devices if d.kind == "switch" and d.forwards is False]
+        if still:
+            text = "do not forward packets of others, and the inventory calls them switches"
+            self.topology.notes.append(Note("kind", "", f"{_first(still)} {text}"))
+
+    def _node(self, end: End) -> str | None:
+        """The node of a port; None: of a host, and not in the fabric."""
         names = self._hosts.get(end.device)
-        return end.device if names is None else names[end.port]
+        return end.device if names is None else names.get(self._carriers.adapter(end).port)
+
+    def _behind(self, end: End) -> list[tuple[int, str]]:
+        node = self._node(end)
+        return [] if node is None else self.topology.behind(node, end.port, end.device)
 
     def add_links(self) -> None:
-        """Wires between devices; hosts are not wired to hosts."""
+        """Wires between devices; hosts are not wired to hosts.
+
+        The cables of a bond from a host to one switch are one wire.
+        """
+        bundles: dict[tuple[str, ...], list[Link]] = {}
         for link in self._cabling.links:
-            if link.a.device in self._hosts and link.b.device in self._hosts:
-                continue
-            a, b = self._node(link.a), self._node(link.b)
-            self.topology.add(Wire(a, link.a.port, b, link.b.port, link.evidence))
+            nodes = self._node(link.a), self._node(link.b)
+            hosts = sum(end.device in self._hosts for end in (link.a, link.b))
+            if hosts < 2 and nodes[0] is not None and nodes[1] is not None:
+                key = (nodes[0], nodes[1]) if hosts else (*link.a, *link.b)
+                bundles.setdefault(key, []).append(link)
+        for links in bundles.values():
+            (a, b, evidence), cables = links[0], len(links)
+            if cables > 1:
+                a, b = self._carriers.bond(a), self._carriers.bond(b)
+                text = f"its {cables} cables from {a.port} to {b.device} {b.port}"
+                text += " are one link of their total rate"
+                self.topology.notes.append(Note("not represented", a.device, text))
+            ends = self._node(a) or "", self._node(b) or ""
+            self.topology.add(Wire(ends[0], a.port, ends[1], b.port, evidence, cables))
 
     def add_network(self, network: Network, members: Sequence[Member]) -> None:
         """Gateways and hosts of one connected network whose tables are missing."""
         if len(members) > 1:
-            nodes = [self._node(m.end) for m in members if m.end.device in self._hosts]
+            nodes = {self._node(m.end) for m in members if m.end.device in self._hosts} - {None}
             if len(nodes) == 1:
-                self.topology.subnets[network] = nodes[0]
+                self.topology.subnets[network] = nodes.pop() or ""
+            elif not nodes and self._is_of_hosts(network, members):
+                self._add_host(str(network), network, [member.end for member in members])
             return
         end, addresses = members[0]
-        behind = self.topology.behind(self._node(end), end.port)
-        if behind:
+        if behind := self._behind(end):
             hosts = [node for _, node in behind if node in self.topology.hosts]
             if len(hosts) == 1:
                 self.topology.subnets[network] = hosts[0]
             return
         if end.device in self._hosts:
             return
-        gateways = self._gateways_in(end, network)
+        gateways = [
+            gateway
+            for gateway in self._gateways[end.device]
+            if gateway.version == network.version
+            and gateway in network
+            and gateway not in self.topology.owner
+        ]
         for gateway in gateways:
             name = self._stub_name(end, str(gateway), len(gateways) == 1)
             self.topology.owner[gateway] = name
             self._stub(end, name)
         if not gateways and (network.num_addresses > 2 or addresses is not None):
-            name = f"{end.device}:{end.port}"
-            if name not in self.topology.hosts:
-                self.topology.hosts.append(name)
-            self._wire(end, name, NO_NEIGHBOUR)
-            self.topology.subnets[network] = name
+            self._add_host(f"{end.device}:{end.port}", network, [end])
 
-    def _gateways_in(self, end: End, network: Network) -> list[Address]:
-        device = next(d for d in self._devices if d.name == end.device)
-        return list(
-            dict.fromkeys(
-                hop.gateway
-                for route in device.routes
-                for hop in route.hops
-                if hop.gateway is not None
-                and hop.gateway.version == network.version
-                and hop.gateway in network
-                and hop.gateway not in self.topology.owner
+    def _is_of_hosts(self, network: Network, members: Sequence[Member]) -> bool:
+        """Whether a VLAN of several switches has hosts that were not asked: the switches have VLAN
+        interfaces on it, and route through none of its addresses."""
+        return (
+            network.num_addresses > _TRANSFER
+            and all(self._carriers.is_bridge(member.end) for member in members)
+            and not any(
+                gateway.version == network.version and gateway in network
+                for member in members
+                for gateway in self._gateways[member.end.device]
             )
         )
 
+    def _add_host(self, name: str, network: Network, ends: Sequence[End]) -> None:
+        """A host for all addresses of a network, at the ports of switches."""
+        if name not in self.topology.hosts:
+            self.topology.hosts.append(name)
+        for end in ends:
+            self._wire(end, name, NO_NEIGHBOUR)
+        self.topology.subnets[network] = name
+
     def _stub_name(self, end: End, otherwise: str, alone: bool = True) -> str:
         """The name of a switch without tables: as LLDP tells if it is alone behind the port."""
-        known = self._cabling.strangers.get(end) if alone else None
+        known = self._stranger(end) if alone else None
         return VIA + _UNSAFE.sub("?", known or otherwise)
+
+    def _stranger(self, end: End) -> str | None:
+        """The LLDP neighbour of a port that was not asked."""
+        ports = (end, *self._carriers.of(end))
+        return next((n for port in ports if (n := self._cabling.strangers.get(port))), None)
 
     def _stub(self, end: End, name: str) -> None:
         """A switch without tables, behind a port."""
@@ -504,12 +738,17 @@ class _Builder:
             self.topology.add(Wire(end.device, end.port, node, "", (evidence,)))
 
     def add_unnumbered_gateways(self) -> None:
-        """Switches without tables behind link-local next hops, named by LLDP if it tells."""
+        """Switches without tables behind unnumbered ports, named by LLDP if it tells."""
         for device in self._devices:
+            ports = {port.name: port for port in device.interfaces or ()}
             for route in device.routes if device.name not in self._hosts else ():
                 for hop in route.hops:
                     end = End(device.name, hop.device)
-                    if hop.gateway is None or not hop.gateway.is_link_local:
+                    if hop.gateway is None and self._stranger(end) is None:
+                        continue
+                    if hop.gateway is not None and not hop.gateway.is_link_local:
+                        continue
+                    if hop.gateway is None and is_network(route, ports):
                         continue
                     if end in self._left_out or self.topology.behind(*end):
                         continue
@@ -519,10 +758,15 @@ class _Builder:
     def add_networks_behind_gateways(self) -> None:
         """Hosts for networks behind switches without tables."""
         topology = self.topology
+        if not any(name.startswith(VIA) for name in topology.switches):
+            return
         hosts = set(topology.hosts)
         around = {wider for known in topology.subnets for wider in self._wider(known)}
         for device in self._devices:
+            ports = {port.name: port for port in device.interfaces or ()}
             for route in device.routes if device.name not in self._hosts else ():
+                if is_network(route, ports):
+                    continue
                 ends = [self._reached(device.name, hop) for hop in route.hops]
                 neighbours = list(dict.fromkeys(n for n in ends if n and n.startswith(VIA)))
                 name = str(route.network)
@@ -551,9 +795,7 @@ class _Builder:
 
     def _reached(self, device: str, hop: NextHop) -> str | None:
         """The node of a next hop, if it is one."""
-        if hop.gateway is None:
-            return None
-        owner = self.topology.owner.get(hop.gateway)
+        owner = self.topology.owner.get(hop.gateway) if hop.gateway is not None else None
         nodes = [node for _, node in self.topology.behind(device, hop.device)]
         return owner if owner in nodes else nodes[0] if len(nodes) == 1 else None
 
@@ -603,7 +845,7 @@ def assemble(
     }
     for i, w in enumerate(topology.wires):
         told_rates = [rates[e] for e in (End(w.a, w.port_a), End(w.b, w.port_b)) if e in rates]
-        wires.rate_bits_per_second[i] = min(told_rates, default=rate_bits_per_second)
+        wires.rate_bits_per_second[i] = min(told_rates, default=rate_bits_per_second * w.cables)
     fabric = build(
         name,
         topology.switches,
@@ -622,6 +864,16 @@ def assemble(
     forwarding = router.forwarding()
     if (forwarding.of_family(4) == forwarding.of_family(6)).all():
         forwarding = forwarding._replace(group_of=forwarding.of_family(4), ipv6_from=0)
+    spread = [n for n in router.spread if by_name[n].hash is not None]
+    if spread:
+        text = "their bonds spread packets with a hash of their own, so that the hash of the routes"
+        topology.notes.append(
+            Note("not represented", "", f"{_first(spread)}: {text} alone places none: left out")
+        )
+    hash_settings = [
+        None if n in router.spread else settings
+        for n, settings in zip(topology.switches, fabric.hash_settings, strict=True)
+    ]
     ipv4_only = tuple(
         n in router.ipv4_only or (n in by_name and by_name[n].ipv4_only) for n in topology.switches
     )
@@ -638,7 +890,13 @@ def assemble(
     )
     notes = [Note("not represented", d.name, text) for d in devices for text in d.remarks]
     return Assembled(
-        replace(fabric, forwarding=forwarding, routed=False, origin=origin),
+        replace(
+            fabric,
+            forwarding=forwarding,
+            routed=False,
+            origin=origin,
+            hash_settings=tuple(hash_settings),
+        ),
         fabric.forwarding,
         [*topology.notes, *notes, *router.notes],
     )
@@ -675,6 +933,8 @@ class Router:
         self._versions = set(versions)
         self.notes: list[Note] = []
         self.ipv4_only: set[str] = set()
+        self.spread: set[str] = set()
+        """Switches with next hops over bonds of several cables."""
         self._strict = strict
         self._fabric, self._devices = fabric, devices
         self._topology, self._number = topology, number
@@ -683,7 +943,10 @@ class Router:
         self._weights: list[int] = []
         self._buckets: dict[int, UInt16s] = {}
         self._known: dict[tuple[int, Network], int] = {}
+        self._of_hops: dict[tuple[str, tuple[NextHop, ...], tuple[int, ...] | None], int] = {}
+        """The groups of routes with equal next hops."""
         self._ipv4: dict[str, bool] = {}
+        self._leads: dict[tuple[str, int], bool] = {}
         self._noted: set[Note] = set()
         self._by_network: dict[str, dict[Network, Route]] = {}
         """The first route of each network, by device."""
@@ -797,12 +1060,14 @@ class Router:
     def leads(self, device: Device, version: int) -> bool:
         """Whether a device has a route of an IP version with a gateway in the fabric."""
         left_out = self._topology.left_out
-        return any(
-            hop.gateway and End(device.name, hop.device) not in left_out
-            for route in device.routes
-            if route.network.version == version
-            for hop in route.hops
-        )
+        if (device.name, version) not in self._leads:
+            self._leads[device.name, version] = any(
+                hop.gateway and End(device.name, hop.device) not in left_out
+                for route in device.routes
+                if route.network.version == version
+                for hop in route.hops
+            )
+        return self._leads[device.name, version]
 
     def _has_ipv4(self, device: Device) -> bool:
         """Whether a device has IPv4 on a port with a wire, or on `lo`."""
@@ -826,7 +1091,14 @@ class Router:
     def _route_group(self, switch: int, device: Device, route: Route) -> int:
         key = (switch, route.network)
         if key not in self._known:
-            self._known[key] = self._add_route(device, route)
+            content = device.name, route.hops, route.buckets
+            if content not in self._of_hops:
+                group = self._add_route(device, route)
+                if group < 0:  # the remark names the route
+                    self._known[key] = group
+                    return group
+                self._of_hops[content] = group
+            self._known[key] = self._of_hops[content]
         return self._known[key]
 
     def _add(self, links: Iterable[int], weights: Iterable[int]) -> int:
@@ -848,31 +1120,50 @@ class Router:
             return -1
         hops = [route.hops[i] for i in chosen]
         try:
-            links = [self._link(device.name, hop, route) for hop in hops]
+            members = [self._links_of(device.name, hop, route) for hop in hops]
         except UsageError as error:
             if self._strict:
                 raise
             self._note("next hop", device.name, f"no route to {route.network}: {error}")
             return -1
-        group = self._add(links, [hop.weight for hop in hops])
-        if route.buckets is not None:
+        links = [link for of_hop in members for link in of_hop]
+        share = lcm(*map(len, members))
+        weights = [
+            h.weight * share // len(m) for h, m in zip(hops, members, strict=True) for _ in m
+        ]
+        group = self._add(links, weights)
+        if share > 1:
+            self.spread.add(device.name)
+        elif route.buckets is not None:
             table = [chosen.index(b) for b in route.buckets if b in chosen]
             self._buckets[group] = np.array(table, np.uint16)
         return group
 
-    def _link(self, switch: str, hop: NextHop, route: Route) -> int:
-        """The link of a next hop. UsageError if it leads nowhere."""
-        behind = self._topology.behind(switch, hop.device)
-        owner = self._topology.owner.get(hop.gateway) if hop.gateway is not None else None
-        wires = [wire for wire, node in behind if node == owner] or [wire for wire, _ in behind]
-        if len(wires) != 1:
-            raise UsageError(
-                f"{route.where}: the next hop {hop.gateway} on {hop.device or 'no device'} of "
-                f"{switch} is on no connected network of the routers, and no LLDP neighbour, "
-                "neighbour MAC or link-local address shows its link"
-            )
-        forth = int(self._fabric.links.source[2 * wires[0]]) == self._number[switch]
-        return 2 * wires[0] + (0 if forth else 1)
+    def _links_of(self, switch: str, hop: NextHop, route: Route) -> list[int]:
+        """The link of a next hop, or those of its bond. UsageError if it leads nowhere."""
+        topology, end = self._topology, End(switch, hop.device)
+        behind = topology.behind(*end)
+        owner = topology.owner.get(hop.gateway) if hop.gateway is not None else None
+        if not behind and topology.carriers.is_bridge(end):  # its access ports are not told
+            behind = [(wire, node) for wire, node in topology.around(switch) if node == owner]
+        wires = [wire for wire, _ in behind]
+        if not self._is_bond(switch, wires):
+            wires = [wire for wire, node in behind if node == owner] or wires
+            if len(wires) != 1 and not self._is_bond(switch, wires):
+                raise UsageError(
+                    f"{route.where}: the next hop {hop.gateway} on {hop.device or 'no device'} of "
+                    f"{switch} is on no connected network of the routers, and no LLDP neighbour, "
+                    "neighbour MAC or link-local address shows its link"
+                )
+        source = self._fabric.links.source
+        number = self._number[switch]
+        return [2 * wire + (0 if int(source[2 * wire]) == number else 1) for wire in wires]
+
+    def _is_bond(self, switch: str, wires: Sequence[int]) -> bool:
+        """Whether wires are at different members of one bond."""
+        ends = {End(switch, self._topology.port(wire, switch)) for wire in wires}
+        bonds = {self._topology.carriers.bond(end) for end in ends}
+        return len(bonds) == 1 < len(ends) == len(wires)
 
 
 # A fabric whose switches are read again: cables stay, and routes, hash settings and ports change.
@@ -916,6 +1207,8 @@ class Reread:
         other ports without link are not: its tables tell whether it still uses them.
         """
         fabric, switch = self.fabric, self._number[device.name]
+        if device.interfaces is not None:
+            self._topology.carriers = Carriers([device])
         router = Router(fabric, {}, self._topology, self._number, False, self._versions)
         self._versions |= {version for version in (4, 6) if router.leads(device, version)}
         of_device = router.of_switch(switch, device)
@@ -927,6 +1220,8 @@ class Reread:
         four[switch] = device.ipv4_only or device.name in router.ipv4_only
         settings = list(fabric.hash_settings)
         settings[switch] = _hash_now(settings[switch], device.hash, self._told.get(switch))
+        if device.name in router.spread:
+            settings[switch] = None
         if device.hash is not None:
             self._told[switch] = device.hash
         differs = (

@@ -296,16 +296,19 @@ def _known_link(place: Source, link: str, fabric: Fabric) -> str:
 
 def _routes(place: Source) -> list[Route]:
     routes = []
+    known: dict[int, list[Hop]] = {}
     for switch, destinations in place.mapping("switches").items():
         for destination, hops in destinations.mapping("destination: next hops").items():
-            routes.append(_route(switch, destination, hops))
+            routes.append(_route(switch, destination, hops, known))
     return routes
 
 
-def _route(switch: str, destination: str, place: Source) -> Route:
+def _route(switch: str, destination: str, place: Source, known: dict[int, list[Hop]]) -> Route:
+    """known: the hops of nodes that were read; a file may name one node many times."""
     if not place.is_mapping:
-        hops = [_hop(h) for h in place.items("next hops")]
-        return Route(switch, destination, hops, place.where)
+        if id(place.node) not in known:
+            known[id(place.node)] = [_hop(h) for h in place.items("next hops")]
+        return Route(switch, destination, known[id(place.node)], place.where)
     values = place.mapping("hops and buckets")
     if set(values) != {"hops", "buckets"}:
         raise place.wrong("a route is a list of next hops, or has hops and buckets")

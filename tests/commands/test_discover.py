@@ -65,9 +65,10 @@ def test_the_commands_to_run(run):
     ("arguments", "message"),
     [
         ((), "give an inventory or a folder with answers, or --commands linux"),
-        (("nowhere",), "nowhere is not a folder with answers of devices"),
+        (("nowhere",), "nowhere does not exist; give an inventory or a folder with answers"),
         ((".", "-o", "x.txt"), "the suffix of x.txt is not .yaml or .json"),
         ((".", "--rate", "fast"), "--rate"),
+        (("nowhere.yaml", "--dry-run"), "nowhere.yaml does not exist; give an inventory"),
         ((".", "--raw", "raw"), "--raw and --dry-run need an inventory"),
     ],
 )

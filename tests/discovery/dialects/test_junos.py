@@ -12,6 +12,7 @@ from switch_lab import BY_NAME, LAB, Switch, check_damage, check_fabric, check_h
 from rocescope.discovery.asking import Query
 from rocescope.discovery.dialects.junos import JUNOS
 from rocescope.discovery.discover import discover_folder
+from rocescope.replay.fabrics.devices import Carriers, End
 
 
 def data(**values: str) -> dict:
@@ -150,7 +151,7 @@ def test_any_single_unit_is_its_port(tmp_path):
     check_fabric(tmp_path, lambda switch: renumbered(answers(switch), 100))
 
 
-def test_several_units_of_a_cable_are_left_out_in_one_line(tmp_path):
+def test_several_units_of_a_cable_are_subinterfaces_of_its_port(tmp_path):
     answer = answers(LAB[0])
     first = answer["junos-interfaces.json"]["interface-information"][0]["physical-interface"][0]
     given = data(ifa_local="10.3.0.1", ifa_destination="10.3.0/24")
@@ -159,8 +160,9 @@ def test_several_units_of_a_cable_are_left_out_in_one_line(tmp_path):
     fib = answer["junos-fib.json"]["forwarding-table-information"][0]["route-table"][0]
     fib["rt-entry"].append(entry("10.3.0.0/24", "intf", data(nh_type="rslv", via="et-0/0/0.7")))
     device = read(JUNOS, tmp_path, LAB[0], answer)
-    assert device.remarks == ("several units with addresses on et-0/0/0: left out",)
-    assert {port.name for port in device.interfaces if port.vrf} == {"et-0/0/0", "et-0/0/0.7"}
+    assert device.remarks == ()
+    assert not [port.name for port in device.interfaces if port.vrf]
+    assert Carriers([device]).of(End(device.name, "et-0/0/0.7")) == (End(device.name, "et-0/0/0"),)
 
 
 def test_ports_of_another_vrf_are_left_out_in_one_line(tmp_path):

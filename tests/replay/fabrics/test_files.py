@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -14,6 +15,7 @@ from fabric_walking import next_nodes
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.files import graphml_bytes, json_bytes, yaml_bytes
 from rocescope.replay.fabrics.parse import parse_fabric
+from rocescope.replay.fabrics.routes import edge_per_host
 from rocescope.replay.fabrics.sources import load_json, load_yaml
 
 # Topologies of containerlab.
@@ -144,6 +146,21 @@ def test_no_route_stays_no_route(parse, write, suffix, tmp_path):
     again = parse_fabric(str(file))
     same(again, fabric)
     assert len(again.group(0, int(again.attachments.edge[1]))[0]) == 0
+
+
+def test_yaml_writes_the_large_groups_of_a_switch_once(tmp_path):
+    """Six next hops to each of 35 hosts: in one list of each leaf, and in one group when read."""
+    spec = "leaf-spine:leaves=6,spines=6,hosts=7"
+    routed = replace(edge_per_host(parse_fabric(spec)), routed=False)
+    file = tmp_path / "fabric.yaml"
+    file.write_bytes(yaml_bytes(routed))
+    text = file.read_text()
+    assert text.count("[spine1, spine2, spine3, spine4, spine5, spine6]") == 6
+    again = parse_fabric(str(file))
+    assert json_bytes(again) == json_bytes(routed)
+    assert yaml_bytes(again) == file.read_bytes()
+    leaf = again.forwarding.group_of[0]
+    assert len(set(leaf[leaf >= 0].tolist())) == 1
 
 
 def test_routes_and_hash_settings_are_written_too(parse, tmp_path):

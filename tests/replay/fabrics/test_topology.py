@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from traced_lab import ways_of
 
 from rocescope.analyzer.errors import UsageError
-from rocescope.replay.fabrics.devices import connected_networks, owners
+from rocescope.replay.fabrics.devices import Carriers, connected_networks, owners
 from rocescope.replay.fabrics.files import json_bytes, yaml_bytes
 from rocescope.replay.fabrics.linux_tables import read_device, read_devices
 from rocescope.replay.fabrics.parse import parse_fabric
@@ -35,7 +35,8 @@ from rocescope.replay.hashing.settings import HashSettings
 
 
 def cabling(*devices, left_out=()):
-    return find_links(devices, connected_networks(devices), owners(devices), left_out)
+    networks, carriers = connected_networks(devices), Carriers(devices)
+    return find_links(devices, networks, owners(devices), left_out, carriers)
 
 
 def shown(found):
@@ -159,7 +160,7 @@ def test_the_stronger_source_wins_and_the_conflict_is_noted():
     ]
 
 
-def test_members_of_a_bond_are_one_link_and_members_of_a_bridge_several():
+def test_members_of_bonds_and_bridges_are_cables_of_their_own():
     leaf = device(
         "leaf",
         interfaces=(
@@ -182,9 +183,10 @@ def test_members_of_a_bond_are_one_link_and_members_of_a_bridge_several():
     )
     found = cabling(leaf, spine, device("h1"), device("h2"))
     assert [(*link.a, *link.b) for link in found.links] == [
-        ("leaf", "bond1", "spine", "bo"),
-        ("leaf", "br0", "h1", "eth1"),
-        ("leaf", "br0", "h2", "eth1"),
+        ("leaf", "swp1", "spine", "swp1"),
+        ("leaf", "swp2", "spine", "swp2"),
+        ("leaf", "swp3", "h1", "eth1"),
+        ("leaf", "swp4", "h2", "eth1"),
     ]
     assert not found.notes
 
