@@ -12,6 +12,7 @@ import numpy as np
 
 from ...kernels.kernel import Bools, Int32s, Ints
 from ...replay.compare.captured import links_by_port
+from ...replay.fabrics.devices import has_no_cable, parent_of
 from ...replay.fabrics.fabric import Fabric
 from ...replay.hashing.keys import address_of
 from ...replay.hashing.settings import HashSettings
@@ -275,10 +276,13 @@ class Asking:
         forwarding, name = self._fabric.forwarding, self._fabric.nodes.names[switch]
         members = []
         for port, group in zip(ports, groups.tolist(), strict=True):
-            link = self._ports.get((name, port)) if port is not None else None
+            link = None
+            if port is not None:
+                link = self._ports.get((name, port), self._ports.get((name, parent_of(port))))
             begin, end = forwarding.group_start[group : group + 2]
             links = forwarding.group_links[begin:end].tolist()
-            unknown = NO_ANSWER if port is None else ELSEWHERE
+            is_cable = port is not None and (link is not None or not has_no_cable(port))
+            unknown = ELSEWHERE if is_cable else NO_ANSWER
             members.append(links.index(link) if link in links else unknown)
         return members
 

@@ -144,6 +144,9 @@ _SVI = re.compile(r"(vlan|vlanif|bdi|bvi|vbdif|ve)[ .]?\d+|irb(\.\d+)?", re.IGNO
 _BRIDGE = re.compile(r"br[-_]?\w*|bridge\w*", re.IGNORECASE)
 """Names of bridges, where the kind of a port is not told."""
 
+_BOND = re.compile(r"bond\w*|team\w*|port-?channel\d+|ae\d+|eth-trunk\d+", re.IGNORECASE)
+"""Names of port channels and bonds, where only an answer names the port."""
+
 
 class Carriers:
     """Which ports of devices carry which others."""
@@ -163,8 +166,7 @@ class Carriers:
         ports = {port.name: port for port in device.interfaces or ()}
         for port in ports.values():
             end = End(device.name, port.name)
-            name = _SUBINTERFACE.fullmatch(port.name)
-            parent = port.parent or (name[1] if name else "")
+            parent = port.parent or parent_of(port.name)
             if port.kind == "bridge" or (not port.kind and _is_bridge(port.name)):
                 self._bridges.add(end)
             if parent in ports and parent != port.name:
@@ -350,6 +352,18 @@ def owners(devices: Sequence[Device]) -> dict[Address, End]:
                 if not address.ip.is_link_local and not address.ip.is_loopback:
                     owner.setdefault(address.ip, End(device.name, port.name))
     return owner
+
+
+def parent_of(port: str) -> str:
+    """The port of a subinterface by its name; another port is its own."""
+    name = _SUBINTERFACE.fullmatch(port)
+    return name[1] if name else port
+
+
+def has_no_cable(port: str) -> bool:
+    """Whether a port is a bond, bridge or VLAN interface by its name: a packet leaves by a port of
+    its own choice."""
+    return bool(_BOND.fullmatch(port)) or _is_bridge(port)
 
 
 def is_management_cable(a: End, b: End) -> bool:

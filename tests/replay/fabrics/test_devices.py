@@ -8,11 +8,14 @@ import pytest
 from answers import connected, device, port, route
 
 from rocescope.replay.fabrics.devices import (
+    Carriers,
     End,
     connected_networks,
+    has_no_cable,
     limits_of,
     management_networks,
     owners,
+    parent_of,
 )
 
 # Records of devices.
@@ -23,6 +26,54 @@ def test_connected_networks_have_one_next_hop_without_gateway():
     assert not route("10.0.0.0/24", ("10.1.0.1", "eth1")).connected
     assert not route("10.0.0.0/24", ("", "eth1"), ("", "eth2")).connected
     assert not route("10.0.0.0/24").connected  # a blackhole
+
+
+@pytest.mark.parametrize(
+    ("port", "parent", "no_cable"),
+    [
+        ("swp1", "swp1", False),
+        ("swp1.100", "swp1", False),
+        ("Ethernet1/1", "Ethernet1/1", False),
+        ("et-0/0/0.7", "et-0/0/0", False),
+        ("Port-Channel11", "Port-Channel11", True),
+        ("ae3", "ae3", True),
+        ("Eth-Trunk4", "Eth-Trunk4", True),
+        ("bond0", "bond0", True),
+        ("br_default", "br_default", True),
+        ("irb.100", "irb", True),
+        ("Vlanif100", "Vlanif100", True),
+    ],
+)
+def test_ports_by_their_names(port, parent, no_cable):
+    assert (parent_of(port), has_no_cable(port)) == (parent, no_cable)
+
+
+def test_carriers_of_ports():
+    """A VLAN on a bond in a bridge, one on the bridge, and circles that no device has."""
+    ports = (
+        port("e1", master="bond0"), port("e2", master="bond0"), port("bond0", master="br0"),
+        port("e3", master="br0"), port("br0", kind="bridge"), port("bond0.5"),
+        port("vlan10", parent="br0", kind="vlan"), port("Vlan20"),
+        port("x", parent="y"), port("y", parent="x"), port("m", master="m"),
+    )  # fmt: skip
+    one = Carriers([device("r", interfaces=ports)])
+
+    def names(ends):
+        return [end.port for end in ends]
+
+    assert names(one.of(End("r", "bond0.5"))) == ["e1", "e2"]
+    assert names(one.of(End("r", "vlan10"))) == ["e3", "e1", "e2"]
+    assert one.of(End("r", "Vlan20")) == ()
+    assert one.of(End("r", "e1")) == (End("r", "e1"),)
+    assert one.of(End("r", "x")) == ()
+    assert one.of(End("r", "m")) == (End("r", "m"),)
+    assert [one.bond(End("r", name)).port for name in ("e1", "bond0.5", "e3")] == [
+        "bond0", "bond0", "e3",
+    ]  # fmt: skip
+    assert one.adapter(End("r", "e1")) == one.adapter(End("r", "vlan10")) == End("r", "br0")
+    bridges = {name for name in ("e1", "bond0.5", "vlan10", "br0", "Vlan20")
+               if one.is_bridge(End("r", name))}  # fmt: skip
+    assert bridges == {"vlan10", "br0", "Vlan20"}
 
 
 # VRFs, bonds and tunnels in words.
