@@ -59,8 +59,8 @@ class Interface(NamedTuple):
     """`vxlan` for a tunnel; else not told."""
     bits_per_second: int = 0
     """0: not told."""
-    alias: str = ""
-    """Another name by which its LLDP neighbours may know it."""
+    aliases: tuple[str, ...] = ()
+    """Other names by which its LLDP neighbours may know it, such as its SNMP index."""
 
 
 class Advertised(NamedTuple):

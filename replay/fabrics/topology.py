@@ -193,7 +193,7 @@ class _Finder:
         interfaces = self._devices[device].interfaces
         if interfaces is None or any(interface.name == port for interface in interfaces):
             return End(device, port)
-        ends = [End(device, i.name) for i in interfaces if port and i.alias == port]
+        ends = [End(device, i.name) for i in interfaces if port and port in i.aliases]
         ends = ends or [e for e in self._by_mac.get(port.lower(), ()) if e.device == device]
         return ends[0] if len(ends) == 1 else None
 

@@ -141,8 +141,9 @@ def test_a_text_that_ends_within_a_line_is_half_an_answer(tmp_path):
     ("text", "told"),
     [
         ("one\n" + " " * 1001 + "\n", "s.b.text:2: more than 1,000 characters in a line"),
-        ("\n" * 1_000_001, "s.b.text has more than 1,000,000 lines"),
+        ("\n" * 4_000_001, "s.b.text has more than 4,000,000 lines"),
     ],
+    ids=["line", "lines"],
 )
 def test_texts_without_end_are_refused(text, told, tmp_path):
     (tmp_path / "s.b.text").write_text(text)

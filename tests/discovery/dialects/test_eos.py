@@ -28,7 +28,7 @@ def test_damage(tmp_path):
         ("vias", None, "expected the key 'vias'"),
     ],
 )
-def test_odd_routes_leave_the_table_unknown_and_the_rest_is_read(key, value, told, tmp_path):
+def test_an_odd_route_leads_nowhere_and_the_rest_is_read(key, value, told, tmp_path):
     answer = answers(LAB[0])
     route = answer["eos-route.json"]["vrfs"]["default"]["routes"]["10.1.2.0/24"]
     route[key] = value
@@ -38,7 +38,10 @@ def test_odd_routes_leave_the_table_unknown_and_the_rest_is_read(key, value, tol
     (line,) = device.unexpected
     assert line.startswith("`show ip route vrf all | json`: leaf1.eos-route.json: .vrfs")
     assert told in line
-    assert not device.tables_read
+    assert line.endswith("; this row left out")
+    assert device.tables_read
+    assert {str(r.network): len(r.hops) for r in device.routes} == {
+        "10.0.11.0/30": 1, "10.0.12.0/30": 1, "10.1.1.0/24": 1, "10.1.2.0/24": 0}  # fmt: skip
     assert len(device.interfaces) == 3
     assert len(device.advertised) == 2
 

@@ -105,12 +105,12 @@ def test_no_neighbour_is_told_and_not_guessed(answer, known, tmp_path):
     [
         ("% Invalid command at '^' marker.", "expected prefix, next hop and port"),
         ("10.1.2.0/24  10.0.11.999  Ethernet1/1", "expected an address"),
-        ("* 10.9.0.0/24  10.0.11.2  Ethernet1/1", "expected an address"),
+        ("* 10.9.0.0/24  10.0.11.2  Ethernet1/1", "expected prefix, next hop and port"),
         ("# 10.9.0.0/24  10.0.11.2  Ethernet1/1", "expected prefix, next hop and port"),
         ("IPv4 routes for table red/base", "unknown table 'red/base'"),
     ],
 )
-def test_odd_lines_leave_the_table_unknown_and_the_rest_is_read(text, told, tmp_path):
+def test_an_odd_line_costs_this_line_and_the_rest_is_read(text, told, tmp_path):
     answer = answers(LAB[0])
     answer["nxos-fib.text"] += text + "\n"
     device = read(NXOS, tmp_path, LAB[0], answer)
@@ -119,7 +119,10 @@ def test_odd_lines_leave_the_table_unknown_and_the_rest_is_read(text, told, tmp_
     where = f"`show forwarding ipv4 route vrf default`: leaf1.nxos-fib.text:{number}: "
     assert line.startswith(where)
     assert told in line
-    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (False, 3, 2)
+    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (True, 3, 2)
+    hops = {str(r.network): len(r.hops) for r in device.routes}
+    assert hops.pop("10.1.2.0/24") == (0 if text.startswith("10.1.2.0/24") else 2)
+    assert {net for net, n in hops.items() if n} == {"10.0.11.0/30", "10.0.12.0/30", "10.1.1.0/24"}
 
 
 def test_line_cards_that_differ_and_labels_are_told(tmp_path):

@@ -143,7 +143,9 @@ def test_odd_routes(change, told, tmp_path):
     (line,) = device.unexpected
     assert line.startswith("`sonic-db-dump -n ASIC_DB -y`: leaf1.sonic-asic.json: .ASIC_STATE")
     assert told in line
-    assert (device.tables_read, len(device.advertised)) == (False, 2)
+    assert (device.tables_read, len(device.advertised)) == (True, 2)
+    hops = {str(r.network): len(r.hops) for r in device.routes}
+    assert (hops["10.1.2.0/24"], hops["10.1.1.0/24"]) == (0, 1)
 
 
 def test_weights_lags_vlans_vrfs_and_adaptive_routing(tmp_path):

@@ -113,14 +113,17 @@ def test_neighbours_cut_between_two_lines_are_half_an_answer(tmp_path):
         (" FIB Table: red", "unknown table 'red'"),
     ],
 )
-def test_odd_lines_leave_the_table_unknown_and_the_rest_is_read(text, told, tmp_path):
+def test_an_odd_line_costs_this_line_and_the_rest_is_read(text, told, tmp_path):
     answer = answers(LAB[0])
     answer["vrp-fib.text"] += text.rstrip() + "\n"
     device = read(VRP, tmp_path, LAB[0], answer)
     (line,) = device.unexpected
     assert line.startswith("`display fib`: leaf1.vrp-fib.text:")
     assert told in line
-    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (False, 3, 2)
+    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (True, 3, 2)
+    hops = {str(r.network): len(r.hops) for r in device.routes}
+    assert hops.pop("10.9.0.0/16", 0) == 0
+    assert hops == {"10.0.11.0/30": 1, "10.0.12.0/30": 1, "10.1.1.0/24": 1, "10.1.2.0/24": 2}
 
 
 def test_trunks_tunnels_and_black_holes(tmp_path):
