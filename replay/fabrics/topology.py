@@ -164,9 +164,14 @@ class _Finder:
                 self._cabling.strangers[self._logical(end)] = name
                 continue
             there = self._far_port(far, sender.far_port)
+            if there is None and sender.far_port.isdecimal():
+                there = self._only_port(device.name, far, owner)
             if there is None:
                 text = (
-                    f"{port}: LLDP names port {sender.far_port} of {far}, which {far} does not have"
+                    f"LLDP names ports of {far} by numbers, which the answers of {far} do not show"
+                    if sender.far_port.isdecimal()
+                    else f"{port}: LLDP names port {sender.far_port} of {far}, "
+                    f"which {far} does not have"
                 )
                 self._note("unknown port", device.name, text)
                 continue
@@ -196,6 +201,16 @@ class _Finder:
         ends = [End(device, i.name) for i in interfaces if port and port in i.aliases]
         ends = ends or [e for e in self._by_mac.get(port.lower(), ()) if e.device == device]
         return ends[0] if len(ends) == 1 else None
+
+    def _only_port(self, device: str, far: str, owner: Mapping[Address, End]) -> End | None:
+        """The port of a neighbour that names its ports by numbers of its own, if each of the two
+        hears the other at one port alone."""
+        ports = [
+            {heard.port for heard in self._devices[at].advertised or ()
+             if self._advertised_by(heard, owner) == peer}
+            for at, peer in ((device, far), (far, device))
+        ]  # fmt: skip
+        return End(far, ports[1].pop()) if [len(names) for names in ports] == [1, 1] else None
 
     def by_mac(self, device: Device) -> None:
         """Links to owners of MAC addresses in the neighbour table; several per port: a network."""
