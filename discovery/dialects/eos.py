@@ -12,6 +12,7 @@ from functools import partial
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 
+from ...analyzer.saved_file import MAX_BYTES
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
 from ...replay.fabrics.fabric import Network
 from ...replay.fabrics.sources import Source, load_json
@@ -52,8 +53,8 @@ _TUNNELS = ("vtepAddr", "vniTag", "tunnelDescriptor", "resolvingTunnel", "labelS
 _MEMBER = re.compile(r"Member of (Port-Channel\d+)")
 
 
-def _read(folder: Path, name: str) -> Device:
-    reader = Reader(folder, name, _QUESTIONS)
+def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
+    reader = Reader(folder, name, _QUESTIONS, most_bytes)
     four, six = reader.json_rows(_ROUTES, _routes), reader.json_rows(_ROUTES6, _routes)
     version = reader.json("eos-version.json", lambda top: Entry(top).text("systemMacAddress"))
     return reader.device(

@@ -13,6 +13,7 @@ from functools import partial
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 
+from ...analyzer.saved_file import MAX_BYTES
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
 from ...replay.fabrics.fabric import Network
 from ...replay.fabrics.sources import Source
@@ -67,8 +68,8 @@ _LOCAL = "locally assigned"
 _NAME = re.compile(r"[a-z]{2,}\d*(?:-?\d+(?:[/:]\d+)*)(?:\.\d+)?")
 
 
-def _read(folder: Path, name: str) -> Device:
-    reader = Reader(folder, name, _QUESTIONS)
+def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
+    reader = Reader(folder, name, _QUESTIONS, most_bytes)
     four = reader.json_rows(_ROUTES, partial(_routes, default="0.0.0.0/0"))
     six = reader.json_rows(_ROUTES6, partial(_routes, default="::/0"))
     device = reader.device(

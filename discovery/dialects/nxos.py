@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from ...analyzer.errors import UsageError
+from ...analyzer.saved_file import MAX_BYTES
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
 from ...replay.fabrics.fabric import Network
 from ...replay.fabrics.sources import Source, load_json
@@ -84,8 +85,8 @@ def _listed(table: Entry, name: str) -> list[Source]:
     return rows.items("rows") if rows.is_list else [rows]
 
 
-def _read(folder: Path, name: str) -> Device:
-    reader = Reader(folder, name, _QUESTIONS)
+def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
+    reader = Reader(folder, name, _QUESTIONS, most_bytes)
     ports = reader.json_rows("nxos-interfaces.json", _interfaces)
     four, six = (
         reader.text_rows(suffix, lambda lines, rows: _routes(lines, rows, ports or ()))

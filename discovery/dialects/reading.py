@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ...analyzer.errors import UsageError
-from ...analyzer.saved_file import read_saved
+from ...analyzer.saved_file import MAX_BYTES, check_size, read_saved
 from ...analyzer.words import printable
 from ...replay.fabrics.devices import Advertised, Device, Interface, Resolved, Route, limits_of
 from ...replay.fabrics.fabric import Address, Network, parse_address, parse_interface, parse_network
@@ -102,8 +102,15 @@ class Rows:
 class Reader:
     """Reads the answers of one device."""
 
-    def __init__(self, folder: Path, name: str, questions: Sequence[Question]) -> None:
-        self._folder, self._name = folder, name
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        questions: Sequence[Question],
+        most_bytes: int = MAX_BYTES,
+    ) -> None:
+        """most_bytes: of an answer."""
+        self._folder, self._name, self._most_bytes = folder, name, most_bytes
         self._commands = {question.suffix: question.command for question in questions}
         self._problems: list[str] = []
 
@@ -129,6 +136,7 @@ class Reader:
             return None
         rows = Rows()
         try:
+            check_size(file, self._most_bytes)
             contents = parse(file, rows)
         except UsageError as error:
             self._problem(suffix, str(error))

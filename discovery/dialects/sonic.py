@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ...analyzer.errors import UsageError
+from ...analyzer.saved_file import MAX_BYTES
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
 from ...replay.fabrics.fabric import Network
 from ...replay.fabrics.sources import Source
@@ -57,8 +58,8 @@ _Objects = Mapping[str, tuple[_Fields, Source]]
 """(attributes, place) of objects by their id."""
 
 
-def _read(folder: Path, name: str) -> Device:
-    reader = Reader(folder, name, _QUESTIONS)
+def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
+    reader = Reader(folder, name, _QUESTIONS, most_bytes)
     appl = reader.json_rows(_APPL, _of_appl) or Told()
     lags = {port.name: port.master for port in appl.interfaces or () if port.master}
     asic = reader.json_rows(_ASIC, partial(_of_asic, lag_of=lags)) or Told()

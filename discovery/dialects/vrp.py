@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from ...analyzer.errors import UsageError
+from ...analyzer.saved_file import MAX_BYTES
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Route
 from ...replay.fabrics.fabric import Network
 from .dialect import Calculator, Dialect, Question, vrp_role
@@ -71,8 +72,8 @@ _MBIT = 1_000_000
 _MOST_COUNTED = 10**9
 
 
-def _read(folder: Path, name: str) -> Device:
-    reader = Reader(folder, name, _QUESTIONS)
+def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
+    reader = Reader(folder, name, _QUESTIONS, most_bytes)
     local = reader.text("vrp-local.text", _local) or ("", "")
     return reader.device(
         Told(

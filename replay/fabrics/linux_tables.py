@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from ...analyzer.errors import UsageError
-from ...analyzer.saved_file import decoded, read_saved
+from ...analyzer.saved_file import MAX_BYTES, check_size, decoded, read_saved
 from ...analyzer.words import printable
 from ..hashing.settings import HashSettings
 from .devices import Advertised, Device, Interface, NextHop, Resolved, Route, limits_of
@@ -216,19 +216,23 @@ def read_devices(path: Path) -> list[Device]:
     return devices
 
 
-def read_device(folder: Path, name: str, *, strict: bool = True) -> Device:
+def read_device(
+    folder: Path, name: str, *, strict: bool = True, most_bytes: int = MAX_BYTES
+) -> Device:
     """One device of a folder. UsageError names file and line.
 
-    strict: also of answers that the forwarding of IPv4 does not need; else they are told in
-    `Device.unexpected`, as if they had not been given.
+    strict: also of answers that the forwarding of IPv4 does not need, and of single rows; else they
+    are told in `Device.unexpected`, as if they had not been given. most_bytes: of an answer.
     """
     tables: dict[str, Source] = {}
-    beside = _Beside(folder, strict)
+    beside = _Beside(folder, strict, most_bytes)
     for table in TABLES:
         file = folder / f"{name}.{table}.json"
         if not file.exists():
             continue
         six = table == "route6"
+        if not six:
+            check_size(file, most_bytes)
         table_source = beside.read(load_json, file) if six else load_json(file)
         if table_source is not None:
             tables[table] = table_source
@@ -239,13 +243,14 @@ def read_device(folder: Path, name: str, *, strict: bool = True) -> Device:
 class _Beside:
     """Answers without which a device is still known."""
 
-    def __init__(self, folder: Path, strict: bool) -> None:
+    def __init__(self, folder: Path, strict: bool, most_bytes: int = MAX_BYTES) -> None:
         self.problems: list[str] = []
-        self._folder, self._strict = folder, strict
+        self._folder, self._strict, self._most_bytes = folder, strict, most_bytes
 
     def read(self, parse: Callable[[Path], _T], file: Path) -> _T | None:
         """What an answer says; None if it is damaged and the reading is not strict."""
         try:
+            check_size(file, self._most_bytes)
             return parse(file)
         except UsageError as error:
             if self._strict:
