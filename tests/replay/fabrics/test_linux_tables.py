@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 import pytest
 from answers import recorded, routers_of
@@ -281,7 +282,7 @@ ROUTES = [
 def test_routes_with_another_header_are_no_networks_and_no_plain_next_hops(encap, where, tmp_path):
     odd = {"gateway": "10.0.0.1", "dev": "swp1"} if encap["encap"] == "mpls" else {"dev": "swp1"}
     hop = {**encap, **odd, "flags": []}
-    route = {"dst": "10.9.0.0/16"}
+    route: dict[str, Any] = {"dst": "10.9.0.0/16"}
     if where == "nexthops":
         route["nexthops"] = [hop, {"gateway": "10.0.0.3", "dev": "swp2", "flags": []}]
     else:
