@@ -71,11 +71,7 @@ def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
 
 
 def _interfaces(top: Source, rows: Rows) -> list[Interface]:
-    ports = []
-    for name, place in Entry(top).named("interfaces"):
-        with rows:
-            ports.append(_interface(name, Entry(place), rows))
-    return ports
+    return rows.named(Entry(top).named("interfaces"), partial(_interface, rows=rows))
 
 
 def _interface(name: str, entry: Entry, rows: Rows) -> Interface:

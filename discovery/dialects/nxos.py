@@ -20,6 +20,7 @@ from ...replay.fabrics.sources import Source, load_json
 from ..port_counters import Bytes, Port
 from .dialect import Calculator, Dialect, Question, nxos_role
 from .reading import (
+    UNKNOWN_HOP,
     Entry,
     Line,
     Lines,
@@ -180,7 +181,7 @@ def _routes(lines: Lines, rows: Rows, ports: Sequence[Interface]) -> tuple[list[
         if _NO_PORT in listed and net not in own:
             lost.append(str(net))
             hops = []
-        routes.append(Route(net, tuple(hops) if _UNKNOWN not in hops else (), None, at))
+        routes.append(Route(net, tuple(hops) if UNKNOWN_HOP not in hops else (), None, at))
     remarks = []
     tables = [{net: hops for net, (hops, _) in card.items()} for card in cards]
     if any(table != tables[0] for table in tables):
@@ -198,8 +199,6 @@ def _routes(lines: Lines, rows: Rows, ports: Sequence[Interface]) -> tuple[list[
 _Card = dict[Network, tuple[list[NextHop], str]]
 _NO_PORT = NextHop(None, "", weight=0)
 """Of an attached network whose row names no port."""
-_UNKNOWN = NextHop(None, "", weight=-1)
-"""Of a row that is not as documented: a group without one of its members would give wrong paths."""
 
 
 def _cards(lines: Lines, rows: Rows) -> tuple[list[_Card], list[str]]:
@@ -226,7 +225,7 @@ def _cards(lines: Lines, rows: Rows) -> tuple[list[_Card], list[str]]:
             if now is None:
                 raise _odd_row(line)
             hops = cards[-1].setdefault(now, ([], line.where))[0]
-            hops.append(_UNKNOWN)
+            hops.append(UNKNOWN_HOP)
             row = _ROW.fullmatch(line.text)
             if row is None:
                 raise _odd_row(line)

@@ -18,7 +18,15 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from ...analyzer.errors import UsageError
 from ...analyzer.saved_file import MAX_BYTES, check_size, read_saved
 from ...analyzer.words import printable
-from ...replay.fabrics.devices import Advertised, Device, Interface, Resolved, Route, limits_of
+from ...replay.fabrics.devices import (
+    Advertised,
+    Device,
+    Interface,
+    NextHop,
+    Resolved,
+    Route,
+    limits_of,
+)
 from ...replay.fabrics.fabric import Address, Network, parse_address, parse_interface, parse_network
 from ...replay.fabrics.sources import Source, load_json
 from .dialect import Question
@@ -35,6 +43,9 @@ _MOST_LINES = 4_000_000
 _MOST_CHARACTERS = 1000
 """Of a line."""
 _DIGITS = re.compile(r"[0-9]{1,18}")
+UNKNOWN_HOP = NextHop(None, "", weight=-1)
+"""Of a row that is not as documented: a group without one of its members would give wrong paths, so
+that its route leads nowhere."""
 Table: TypeAlias = tuple[Sequence[Route], Sequence[str]]
 """Routes, and remarks on them."""
 
@@ -90,6 +101,16 @@ class Rows:
         for item in items:
             with self:
                 contents.append(parse(Entry(item)))
+        return contents
+
+    def named(
+        self, items: Iterable[tuple[str, Source]], parse: Callable[[str, Entry], _T]
+    ) -> list[_T]:
+        """The same of objects with names."""
+        contents = []
+        for name, item in items:
+            with self:
+                contents.append(parse(name, Entry(item)))
         return contents
 
     def value(self, parse: Callable[[], _T], unknown: _T) -> _T:

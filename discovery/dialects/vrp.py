@@ -18,6 +18,7 @@ from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Ro
 from ...replay.fabrics.fabric import Network
 from .dialect import Calculator, Dialect, Question, vrp_role
 from .reading import (
+    UNKNOWN_HOP,
     Line,
     Lines,
     Reader,
@@ -89,10 +90,6 @@ def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
     )
 
 
-_UNKNOWN = NextHop(None, "", weight=-1)
-"""Of a row that is not as documented: a group without one of its members would give wrong paths."""
-
-
 def _routes(lines: Lines, rows: Rows) -> tuple[list[Route], list[str]]:
     table: dict[Network, tuple[list[NextHop], str]] = {}
     own: set[Network] = set()
@@ -119,7 +116,7 @@ def _routes(lines: Lines, rows: Rows) -> tuple[list[Route], list[str]]:
             if now is None:
                 raise _odd_row(line)
             hops = table.setdefault(now, ([], line.where))[0]
-            hops.append(_UNKNOWN)
+            hops.append(UNKNOWN_HOP)
             row = _ROW.fullmatch(line.text)
             if row is None or not set(row["flags"]) <= _FLAGS:
                 raise _odd_row(line)
@@ -137,13 +134,13 @@ def _routes(lines: Lines, rows: Rows) -> tuple[list[Route], list[str]]:
                 tunnels += tunnel
             listed += 1
     if by_network:
-        listed = sum(_UNKNOWN not in hops for hops, _ in table.values())
+        listed = sum(UNKNOWN_HOP not in hops for hops, _ in table.values())
     if total is None or not listed <= total <= listed + rows.odd:
         shown = "no total" if total is None else f"a total of {total}"
         raise lines.first.wrong(f"expected all routes, found {listed} with {shown}")
     remark = f"{tunnels} next hops lead into a tunnel: left out"
     routes = [
-        Route(net, () if _UNKNOWN in hops else tuple(hops), None, at)
+        Route(net, () if UNKNOWN_HOP in hops else tuple(hops), None, at)
         for net, (hops, at) in table.items()
         if hops or net not in own
     ]
