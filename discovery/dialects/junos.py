@@ -245,9 +245,11 @@ def _routes(top: Source, rows: Rows, default: str) -> tuple[list[Route], list[st
     routes: dict[Network, Route] = {}
     tunnels: list[str] = []
     tables = _pick(top, "forwarding-table-information").items("route-table", default=False)
-    for table in map(Entry, tables):
-        if _data(table, "table-name") not in ("default", "default.inet", "default.inet6"):
-            continue
+    names = ("default", "default.inet", "default.inet6")
+    main = [table for table in map(Entry, tables) if _data(table, "table-name") in names]
+    if not main:
+        raise top.wrong("expected a route-table 'default'")
+    for table in main:
         for place in table.items("rt-entry"):
             with rows:
                 _add_route(Entry(place), routes, tunnels, default)

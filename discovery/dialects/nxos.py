@@ -162,6 +162,7 @@ def _arp(top: Source, rows: Rows) -> list[Resolved]:
         own_mac = mac(row.text("mac"), row.place) if known else ""
         return Resolved(_long(row.text("intf-out"), row.place), own_mac)
 
+    Entry(top).at("TABLE_vrf")
     vrfs = rows.each(_rows(Entry(top), "vrf"), lambda vrf: _rows(vrf, "adj"))
     listed = rows.each([row for vrf in vrfs for row in vrf], resolved)
     return [entry for entry in listed if entry.mac]

@@ -42,6 +42,8 @@ _MOST_LINES = 4_000_000
 """Of a text: of 256 MiB, lines of a table have 70 characters."""
 _MOST_CHARACTERS = 1000
 """Of a line."""
+_MOST_ODD = 100_000
+"""Rows; an answer with more is another thing than its command prints, and is not used."""
 _DIGITS = re.compile(r"[0-9]{1,18}")
 UNKNOWN_HOP = NextHop(None, "", weight=-1)
 """Of a row that is not as documented: a group without one of its members would give wrong paths, so
@@ -94,6 +96,8 @@ class Rows:
         """Count a row that is not as documented."""
         self.first = self.first or str(error)
         self.odd += 1
+        if self.odd > _MOST_ODD:
+            raise UsageError(f"{self.first}; more than {_MOST_ODD:,} odd rows")
 
     def each(self, items: Iterable[Source], parse: Callable[[Entry], _T]) -> list[_T]:
         """What `parse` makes of every object that is as documented."""

@@ -99,6 +99,8 @@ def _of_appl(top: Source, rows: Rows) -> Told:
             if name not in ("PortConfigDone", "PortInitDone"):
                 with rows:
                     ports[name] = _port(name, fields, place, rows)
+    if not ports and not rows.odd:
+        raise top.wrong("expected keys of PORT_TABLE")
     for name, fields, place in _entries(top, "INTF_TABLE:", rows):
         if not name.startswith(("Loopback", "lo")):
             with rows:

@@ -183,6 +183,22 @@ def test_odd_rows_are_counted_and_the_first_is_told(tmp_path):
     assert reader.problems == ("`show b`: s.b.text:1: expected a number up to 9, found 'x'",)
 
 
+def test_an_answer_of_odd_rows_without_end_is_refused(tmp_path):
+    (tmp_path / "s.b.text").write_text("1\n" + "x\n" * 100_002)
+
+    def parse(lines, rows):
+        for line in lines:
+            with rows, rows:
+                number(line.text, "a number", 9, line)
+
+    reader = Reader(tmp_path, "s", QUESTIONS)
+    assert reader.text_rows("b.text", parse) is None
+    (line,) = reader.problems
+    assert line.endswith(
+        "s.b.text:2: expected a number up to 9, found 'x'; more than 100,000 odd rows"
+    )
+
+
 @pytest.mark.thorough
 def test_lines_that_nobody_keeps_take_little_memory(tmp_path):
     (tmp_path / "s.b.text").write_text("\n" * 400_000)

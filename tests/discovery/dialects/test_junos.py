@@ -303,3 +303,13 @@ def test_internal_ports_and_odd_ports(tmp_path):
     assert "unknown state 'sideways'; this row and 1 more left out" in line
     assert [(p.name, len(p.addresses)) for p in device.interfaces] == [
         ("et-0/0/0", 1), ("et-0/0/2", 0)]  # fmt: skip
+
+
+def test_a_forwarding_table_without_the_default_table_says_so(tmp_path):
+    answer = answers(LAB[0])
+    tables = answer["junos-fib.json"]["forwarding-table-information"][0]["route-table"]
+    tables[0].update(data(table_name="red.inet"))
+    device = read(JUNOS, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert line.endswith("expected a route-table 'default'")
+    assert not device.tables_read

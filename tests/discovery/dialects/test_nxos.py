@@ -238,3 +238,10 @@ def test_odd_rows_of_ports_and_neighbours_are_counted(tmp_path):
     assert [(p.name, len(p.addresses), p.bits_per_second) for p in device.interfaces] == [
         ("Ethernet1/2", 0, 10**11), ("Ethernet1/3", 1, 0)]  # fmt: skip
     assert [n.port for n in device.advertised] == ["Ethernet1/1"]
+
+
+@pytest.mark.parametrize("suffix", ["nxos-arp.json", "nxos-lldp.json", "nxos-interfaces.json"])
+def test_an_answer_of_which_nothing_is_understood_says_so(suffix, tmp_path):
+    device = read(NXOS, tmp_path, LAB[0], {**answers(LAB[0]), suffix: {"body": "x"}})
+    (line,) = device.unexpected
+    assert suffix in line and "expected" in line

@@ -247,3 +247,11 @@ def test_odd_entries_are_counted(tmp_path):
     assert line.endswith("; this row and 3 more left out")
     assert [n.port for n in device.advertised] == ["Ethernet0"]
     assert {p.name: p.bits_per_second for p in device.interfaces}["Ethernet4"] == 0
+
+
+def test_a_database_of_which_nothing_is_understood_says_so(tmp_path):
+    answer = {**answers(LAB[0]), "sonic-appl.json": {"COUNTERS:x": hashed(a="1")}}
+    device = read(SONIC, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert line.endswith("expected keys of PORT_TABLE")
+    assert device.interfaces is None and device.tables_read
