@@ -143,7 +143,7 @@ def _data(entry: Entry, key: str, default: str | None = None) -> str:
     items = entry.each(key, default=False)
     if len(items) != 1:
         raise entry.at(key).wrong(f"expected one value, found {len(items)}")
-    return items[0].text("data")
+    return items[0].text("data").strip()  # some releases keep the line ends of the XML
 
 
 _ENGINES = "multi-routing-engine-results", "multi-routing-engine-item"

@@ -250,10 +250,10 @@ def _odd_row(line: Line) -> UsageError:
 def _hop(row: re.Match[str], line: Line) -> NextHop:
     if row["rest"] and re.search(r"vni|PUSH|SWAP|POP|tunnel", row["rest"]):
         return NextHop(None, "", usable=False)
-    attached = row["to"] == "Attached"
-    if attached and row["port"] is None:
+    attached, known = row["to"] == "Attached", row["port"] not in (None, "-", "--")
+    if attached and not known:
         return _NO_PORT
-    if row["port"] is None:
+    if not known:
         raise _odd_row(line)
     return NextHop(None if attached else address(row["to"], line), _long(row["port"], line))
 

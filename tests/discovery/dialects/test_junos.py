@@ -289,6 +289,15 @@ def test_indexes_of_parallel_cables_are_told_once(tmp_path):
     )
 
 
+def test_values_with_line_ends(tmp_path):
+    def with_lines(switch):
+        return json.loads(
+            re.sub(r'("data": )"([^"]*)"', r'\1"\\n\2\\n"', json.dumps(answers(switch)))
+        )
+
+    check_fabric(tmp_path, with_lines)
+
+
 def test_internal_ports_and_odd_ports(tmp_path):
     answer = answers(LAB[0])
     ports = answer["junos-interfaces.json"]["interface-information"][0]["physical-interface"]

@@ -155,12 +155,13 @@ def test_the_calculator():
 # Rows of other shapes, and odd rows: one costs itself, never the answer.
 
 
-def test_the_port_of_an_attached_network_is_that_with_its_address(tmp_path):
+@pytest.mark.parametrize("port", ["", "--"])
+def test_the_port_of_an_attached_network_is_that_with_its_address(port, tmp_path):
     def without(switch):
         answer = answers(switch)
         text = answer["nxos-fib.text"]
         for number in (1, 2, 3):
-            text = text.replace(f"{'Attached':41} Ethernet1/{number}", f"{'Attached':41}   ")
+            text = text.replace(f"{'Attached':41} Ethernet1/{number}", f"{'Attached':41} {port}  ")
         return {**answer, "nxos-fib.text": text}
 
     check_fabric(tmp_path, without)
