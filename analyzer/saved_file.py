@@ -16,6 +16,20 @@ MAX_BYTES = 256 << 20
 _T = TypeVar("_T")
 
 
+def in_binary(size_bytes: int) -> str:
+    """A limit in words, such as `256 MiB`."""
+    for unit, scale in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= scale:
+            return f"{size_bytes / scale:,.10g} {unit}"
+    return f"{size_bytes} bytes"
+
+
+def check_size(path: Path, most_bytes: int) -> None:
+    """UsageError for a file of more than `most_bytes`; none without the file."""
+    if path.is_file() and path.stat().st_size > most_bytes:
+        raise UsageError(f"{path}: larger than {in_binary(most_bytes)}")
+
+
 def read_saved(path: Path, most_bytes: int = MAX_BYTES) -> bytes:
     """The content of a file. UsageError names one that cannot be read, also a pipe or device, which
     may have no end, and a file of more than `most_bytes`."""
@@ -51,5 +65,5 @@ def _content(path: Path, most_bytes: int) -> bytes:
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         data = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
     if len(data) > most_bytes or status.st_size > most_bytes:
-        raise OSError(errno.EFBIG, f"larger than {most_bytes >> 20} MiB", str(path))
+        raise OSError(errno.EFBIG, f"larger than {in_binary(most_bytes)}", str(path))
     return data

@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..analyzer.errors import UsageError
-from ..analyzer.words import parse_duration, parse_rate
+from ..analyzer.saved_file import MAX_BYTES
+from ..analyzer.words import parse_duration, parse_rate, parse_size
 from .options.output import ColorWhen, write_page, write_results
 from .options.progress import ProgressAs, new_bar, shows_bar
 from .table import Parameter
@@ -36,6 +37,7 @@ def discover(
     print_gate: DialectName | None = None,
     rate: str = "400G",
     delay: str = "500ns",
+    max_answer: str = "256MiB",
     format: Annotated[Literal["table", "json"], Parameter(alias="-f")] = "table",
     progress: ProgressAs = "auto",
     color: ColorWhen = "auto",
@@ -64,6 +66,9 @@ def discover(
         Rate of links whose devices do not report a rate, such as Linux.
     delay
         Propagation delay of all links.
+    max_answer
+        Size of the largest answer that is read, at most 256MiB; the report names each command
+        whose answer is larger.
     format
         The report as table or json.
     progress
@@ -81,6 +86,9 @@ def discover(
         raise UsageError(f"the suffix of {output} is not .yaml or .json")
     bits_per_second = parse_rate(rate, "--rate")
     delay_ns = 0 if delay == "0" else parse_duration(delay, "--delay")
+    most_bytes = parse_size(max_answer, "--max-answer")
+    if most_bytes > MAX_BYTES:
+        raise UsageError(f"--max-answer must be at most {MAX_BYTES >> 20}MiB")
 
     from ..discovery.discover import discover_folder
     from ..discovery.folder import NO_ANSWER, UNEXPECTED, UNREADABLE
@@ -93,14 +101,14 @@ def discover(
         if dry_run:
             _print_plan(targets)
             return 0
-        with answers_of(targets, progress, raw) as folder:
-            result = discover_folder(folder, bits_per_second, delay_ns, str(source))
+        with answers_of(targets, progress, raw, most_bytes) as folder:
+            result = discover_folder(folder, bits_per_second, delay_ns, str(source), most_bytes)
     elif not source.exists():
         raise UsageError(f"{source} does not exist; give an inventory or a folder with answers")
     elif raw is not None or dry_run:
         raise UsageError("--raw and --dry-run need an inventory")
     else:
-        result = discover_folder(source, bits_per_second, delay_ns)
+        result = discover_folder(source, bits_per_second, delay_ns, most_bytes=most_bytes)
     if output is not None:
         from ..replay.fabrics.files import json_bytes, yaml_bytes
 
@@ -137,7 +145,10 @@ def _print_plan(targets: list[Target]) -> None:
 
 @contextmanager
 def answers_of(
-    targets: list[Target], progress: ProgressAs, raw: Path | None = None
+    targets: list[Target],
+    progress: ProgressAs,
+    raw: Path | None = None,
+    most_bytes: int = MAX_BYTES,
 ) -> Iterator[Path]:
     """The folder with what the devices answer now. raw: keeps the answers."""
     from ..discovery.collect import collect
@@ -145,7 +156,7 @@ def answers_of(
     with TemporaryDirectory(prefix="rocescope-") as temporary:
         folder = raw if raw is not None else Path(temporary)
         with _devices_done(progress, len(targets)) as report:
-            collect(targets, folder, report)
+            collect(targets, folder, report, most_bytes)
         yield folder
 
 

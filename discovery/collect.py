@@ -16,7 +16,16 @@ from .dialects.dialect import Dialect, Question
 from .dialects.registry import DIALECTS
 from .inventory import Target, read_inventory
 from .results import Asked, AskedCommand, write_asked
-from .ssh import AT_ONCE, Answer, Client, Connection, NotReached, reason_of, require_asyncssh
+from .ssh import (
+    AT_ONCE,
+    OUTPUT_BYTES,
+    Answer,
+    Client,
+    Connection,
+    NotReached,
+    reason_of,
+    require_asyncssh,
+)
 
 # Commands on the devices of an inventory over connections that stay open.
 
@@ -143,8 +152,15 @@ Progress = Callable[[int, str], None]
 """Called with the number of devices that are done, and the name of the last."""
 
 
-def collect(targets: Sequence[Target], folder: Path, progress: Progress | None = None) -> None:
+def collect(
+    targets: Sequence[Target],
+    folder: Path,
+    progress: Progress | None = None,
+    most_bytes: int = OUTPUT_BYTES,
+) -> None:
     """Ask all devices; their answers go to `folder`, as `read_folder` reads them.
+
+    most_bytes: of an answer; one of more is cut and not used.
 
     A device that does not answer is one entry of `asked.json`; the others are asked all the same.
     Files of earlier answers of the same devices are replaced. After an interruption `asked.json`
@@ -153,11 +169,13 @@ def collect(targets: Sequence[Target], folder: Path, progress: Progress | None =
     require_asyncssh()
     folder.mkdir(parents=True, exist_ok=True)
     write_asked(folder, {target.name: _asked(target, problem=_UNFINISHED) for target in targets})
-    asked = asyncio.run(_all(targets, folder, progress))
+    asked = asyncio.run(_all(targets, folder, progress, most_bytes))
     write_asked(folder, dict(zip((t.name for t in targets), asked, strict=True)))
 
 
-async def _all(targets: Sequence[Target], folder: Path, progress: Progress | None) -> list[Asked]:
+async def _all(
+    targets: Sequence[Target], folder: Path, progress: Progress | None, most_bytes: int
+) -> list[Asked]:
     client = Client()
     free = asyncio.Semaphore(AT_ONCE)
     done = 0
@@ -165,7 +183,7 @@ async def _all(targets: Sequence[Target], folder: Path, progress: Progress | Non
     async def ask(target: Target) -> Asked:
         nonlocal done
         async with free:
-            asked = await _device(client, target, folder)
+            asked = await _device(client, target, folder, most_bytes)
         done += 1
         if progress is not None:
             progress(done, target.name)
@@ -177,7 +195,7 @@ async def _all(targets: Sequence[Target], folder: Path, progress: Progress | Non
         client.close()
 
 
-async def _device(client: Client, target: Target, folder: Path) -> Asked:
+async def _device(client: Client, target: Target, folder: Path, most_bytes: int) -> Asked:
     questions = target.dialect.questions_for(target.kind)
     first = [q for q in questions if not q.instead_of]
     instead = [q for q in questions if q.instead_of]
@@ -189,7 +207,9 @@ async def _device(client: Client, target: Target, folder: Path) -> Asked:
             answers: dict[Question, Answer] = {}
             for turn in (first, instead):
                 wanted = [q for q in turn if not q.instead_of or _failed(q.instead_of, answers)]
-                said = await asyncio.gather(*(_ask(connection, q, target, folder) for q in wanted))
+                said = await asyncio.gather(
+                    *(_ask(connection, q, target, folder, most_bytes) for q in wanted)
+                )
                 answers.update(zip(wanted, said, strict=True))
     except Exception as error:  # whatever one device causes, the others are asked
         return _asked(target, problem=reason_of(error))
@@ -210,12 +230,14 @@ def _asked(target: Target, answers: Sequence[AskedCommand] = (), problem: str = 
     )
 
 
-async def _ask(connection: Connection, question: Question, target: Target, folder: Path) -> Answer:
+async def _ask(
+    connection: Connection, question: Question, target: Target, folder: Path, most_bytes: int
+) -> Answer:
     """Ask one question. An answer that is not complete is kept beside, as NAME.SUFFIX.failed."""
     file = folder / f"{target.name}.{question.suffix}"
     failed = file.with_name(file.name + ".failed")
     with failed.open("wb") as out:
-        answer = await connection.ask(question.command, out.write)
+        answer = await connection.ask(question.command, out.write, most_bytes=most_bytes)
     if not answer.problem or (question.partial and answer.status and answer.output_bytes):
         failed.rename(file)
     elif not answer.output_bytes:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from ..analyzer.errors import UsageError
+from ..analyzer.saved_file import MAX_BYTES
 from ..analyzer.words import printable
 from ..kernels.kernel import Int32s, Ints
 from ..replay.fabrics.devices import Device
@@ -238,13 +239,18 @@ def _one_word(name: str) -> str:
 
 
 def discover_folder(
-    folder: Path, rate_bits_per_second: int, delay_ns: int, source: str = ""
+    folder: Path,
+    rate_bits_per_second: int,
+    delay_ns: int,
+    source: str = "",
+    most_bytes: int = MAX_BYTES,
 ) -> Discovered:
-    """The fabric of a folder; source: its name in the report, by default the path.
+    """The fabric of a folder; source: its name in the report, by default the path. An answer of
+    more than `most_bytes` is not read.
 
     UsageError if no device can be read or no host is found.
     """
-    answers, unread = read_folder(folder)
+    answers, unread = read_folder(folder, most_bytes)
     name = source or str(folder)
     commands = {replies.device.name: _name_sources(replies) for replies in answers}
     devices = [replies.device for replies in answers]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..analyzer.capture.rings import natural
 from ..analyzer.errors import RocescopeError, UsageError
+from ..analyzer.saved_file import MAX_BYTES
 from ..analyzer.words import printable
 from ..replay.fabrics.devices import Device
 from ..replay.fabrics.fabric import Address, Network, parse_address
@@ -20,6 +21,7 @@ from .dialects.dialect import Dialect, Question
 from .dialects.linux import SUFFIX, installed_of
 from .dialects.registry import DIALECTS
 from .results import ASKED, Asked, read_asked
+from .ssh import TOO_MUCH
 
 NO_ANSWER = "no answer"
 UNREADABLE = "unreadable"
@@ -53,10 +55,11 @@ class Unread(NamedTuple):
     reason: str
 
 
-def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
+def read_folder(folder: Path, most_bytes: int = MAX_BYTES) -> tuple[list[Answers], list[Unread]]:
     """The answers of all devices of a folder, by name, and the devices that are not read.
 
-    RocescopeError if no device answered, UsageError if no answer can be read.
+    most_bytes: of an answer; one of more is not read. RocescopeError if no device answered,
+    UsageError if no answer can be read.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder with answers of devices")
@@ -74,7 +77,7 @@ def read_folder(folder: Path) -> tuple[list[Answers], list[Unread]]:
             unread.append(Unread(name, NO_ANSWER, entry.problem))
             continue
         try:
-            answers.append(_answers(folder, name, entry))
+            answers.append(_answers(folder, name, entry, most_bytes))
         except UsageError as error:
             unread.append(Unread(name, UNREADABLE, str(error)))
     if not answers and unread and all(entry.kind == NO_ANSWER for entry in unread):
@@ -95,7 +98,7 @@ def _answered(file: Path) -> bool:
     return file.exists() and not (file.name.endswith(".lldp.json") and file.stat().st_size == 0)
 
 
-def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
+def _answers(folder: Path, name: str, asked: Asked | None, most_bytes: int) -> Answers:
     dialect = _dialect(folder, name, asked)
     questions = dialect.questions_for(asked.kind if asked is not None else "switch")
     instead = {q.instead_of: q for q in questions}
@@ -111,7 +114,11 @@ def _answers(folder: Path, name: str, asked: Asked | None) -> Answers:
         if question.suffix == dialect.needed:
             reason = asked.problem_of(question.suffix) if asked is not None else ""
             raise UsageError(f"`{question.command}`: {reason or 'no answer'}")
-    device = dialect.read(folder, name)
+    device = dialect.read(folder, name, most_bytes)
+    if asked is not None:
+        cut = [a for a in asked.answers if a.problem.endswith(TOO_MUCH)]
+        texts = (printable(f"`{a.command}`: {a.problem} (--max-answer): not used") for a in cut)
+        device = replace(device, unexpected=(*device.unexpected, *texts))
     of_frr = any(q.suffix == SUFFIX for q in questions)
     installed: dict[Network, frozenset[str]] = {}
     try:

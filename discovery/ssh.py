@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analyzer.errors import RocescopeError, UsageError
+from ..analyzer.saved_file import MAX_BYTES, in_binary
 
 if TYPE_CHECKING:
     import asyncssh
@@ -50,7 +51,10 @@ KEEPALIVE_SECONDS = 10.0
 """After three of these without an answer a connection is lost: a switch without power says nothing.
 ServerAliveInterval of ssh_config goes first."""
 COMMAND_SECONDS = 30.0
-OUTPUT_BYTES = 16 << 20
+OUTPUT_BYTES = MAX_BYTES
+"""Of a command; written as it comes, so that no answer needs memory."""
+TOO_MUCH = "of output"
+"""Ends the problem of an answer of more bytes than its limit."""
 _ERROR_BYTES = 2000
 _MOST_ERROR_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 16
@@ -152,12 +156,8 @@ class _Run:
         while piece := await stdout.read(_PIECE_BYTES):
             self.output_bytes += len(piece)
             if self._most_bytes is not None and self.output_bytes > self._most_bytes:
-                raise _TooMuch(f"more than {_size(self._most_bytes)} of output")
+                raise _TooMuch(f"more than {in_binary(self._most_bytes)} {TOO_MUCH}")
             self._sink(piece)
-
-
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"
 
 
 async def _write(stdin: Any, data: bytes) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
+from ...analyzer.saved_file import MAX_BYTES
 from ...replay.fabrics.devices import Device
 from ..asking import Query
 from ..port_counters import Bytes, Port
@@ -109,13 +110,20 @@ class Calculator(NamedTuple):
         return self.template.format_map(query._asdict())
 
 
+class Read(Protocol):
+    """Reads the answers of a device."""
+
+    def __call__(self, folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
+        """The device; UsageError if none of its answers is readable. An answer of more than
+        `most_bytes` is not read."""
+
+
 class Dialect(NamedTuple):
     """The commands of one kind of device, and how its answers are read."""
 
     name: str
     questions: tuple[Question, ...]
-    read: Callable[[Path, str], Device]
-    """(folder, name of the device); UsageError names a file that is not such an answer."""
+    read: Read
     mark: str
     """Suffix of the file that shows the dialect in a folder that people made."""
     forwarding: tuple[str, ...]

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ...analyzer.errors import UsageError
-from ...analyzer.saved_file import decoded
+from ...analyzer.saved_file import MAX_BYTES, decoded
 from ...replay.fabrics.devices import Device
 from ...replay.fabrics.fabric import Network, parse_network
 from ...replay.fabrics.linux_tables import read_device
@@ -28,9 +28,9 @@ RDMA_LINKS = "rdma.json"
 AGENT = "agent.json"
 
 
-def read_known(folder: Path, name: str) -> Device:
+def read_known(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
     """A device, without the answers that are damaged and not needed."""
-    return read_device(folder, name, strict=False)
+    return read_device(folder, name, strict=False, most_bytes=most_bytes)
 
 
 LINUX = Dialect(
@@ -132,9 +132,9 @@ _ON = {"on": True, "enabled": True, "off": False, "disabled": False}
 _SEED = re.compile(r"\s*(?:hash_config\.)?ecmp_hash_seed\s*=\s*(.*)")
 
 
-def _read(folder: Path, name: str) -> Device:
-    device = read_known(folder, name)
-    reader = Reader(folder, name, _OWN)
+def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
+    device = read_known(folder, name, most_bytes)
+    reader = Reader(folder, name, _OWN, most_bytes)
     words = [reader.text(_TRAFFIC, _seed), reader.json(_FORWARDING, _fields)]
     remarks = reader.json(_ADAPTIVE, _adaptive) or []
     return replace(

@@ -1,23 +1,32 @@
 """Answers of devices that the project never met: strict parsers, and what they could not read.
 
 Every answer is read on its own. One that is not as documented becomes a line that names the
-command and what was expected; what the other answers show is kept. Routes are read all or not at
-all: a table with a hole would give wrong paths.
+command and what was expected; what the other answers show is kept. An odd row costs this row: rows
+are counted, and the first is told. A route whose next hops are odd leads nowhere: without it, a
+shorter prefix would give wrong paths.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from ...analyzer.errors import UsageError
-from ...analyzer.saved_file import read_saved
+from ...analyzer.saved_file import MAX_BYTES, check_size, read_saved
 from ...analyzer.words import printable
-from ...replay.fabrics.devices import Advertised, Device, Interface, Resolved, Route, limits_of
+from ...replay.fabrics.devices import (
+    Advertised,
+    Device,
+    Interface,
+    NextHop,
+    Resolved,
+    Route,
+    limits_of,
+)
 from ...replay.fabrics.fabric import Address, Network, parse_address, parse_interface, parse_network
 from ...replay.fabrics.sources import Source, load_json
 from .dialect import Question
@@ -29,12 +38,16 @@ _MAC = re.compile(r"[0-9a-f]{12}")
 _MOST_WEIGHT = 65536
 _MOST_RATE = 10**15
 """Bits per second; a port of more does not exist, and int64 holds it."""
-_MOST_BYTES = 16 << 20
-"""Of a text, as of an answer over SSH."""
-_MOST_LINES = 1_000_000
+_MOST_LINES = 4_000_000
+"""Of a text: of 256 MiB, lines of a table have 70 characters."""
 _MOST_CHARACTERS = 1000
 """Of a line."""
+_MOST_ODD = 100_000
+"""Rows; an answer with more is another thing than its command prints, and is not used."""
 _DIGITS = re.compile(r"[0-9]{1,18}")
+UNKNOWN_HOP = NextHop(None, "", weight=-1)
+"""Of a row that is not as documented: a group without one of its members would give wrong paths, so
+that its route leads nowhere."""
 Table: TypeAlias = tuple[Sequence[Route], Sequence[str]]
 """Routes, and remarks on them."""
 
@@ -57,32 +70,113 @@ class Told(NamedTuple):
     """Whether the routes are those of the default table alone, and ports do not show their VRF."""
 
 
+class Rows:
+    """Counts the rows of an answer: `with rows:` reads one, and a row that is not as documented
+    costs this row alone."""
+
+    def __init__(self) -> None:
+        self.read, self.odd = 0, 0
+        self.first = ""
+        """The error of the first odd row."""
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> bool:
+        self._depth -= 1
+        if error is None:
+            self.read += not self._depth  # parts of a row are no rows
+        elif isinstance(error, UsageError):
+            self.add(error)
+            return True
+        return False
+
+    def add(self, error: UsageError) -> None:
+        """Count a row that is not as documented."""
+        self.first = self.first or str(error)
+        self.odd += 1
+        if self.odd > _MOST_ODD:
+            raise UsageError(f"{self.first}; more than {_MOST_ODD:,} odd rows")
+
+    def each(self, items: Iterable[Source], parse: Callable[[Entry], _T]) -> list[_T]:
+        """What `parse` makes of every object that is as documented."""
+        contents = []
+        for item in items:
+            with self:
+                contents.append(parse(Entry(item)))
+        return contents
+
+    def named(
+        self, items: Iterable[tuple[str, Source]], parse: Callable[[str, Entry], _T]
+    ) -> list[_T]:
+        """The same of objects with names."""
+        contents = []
+        for name, item in items:
+            with self:
+                contents.append(parse(name, Entry(item)))
+        return contents
+
+    def value(self, parse: Callable[[], _T], unknown: _T) -> _T:
+        """A value without which its row still has a meaning; `unknown` if it is odd."""
+        with self:
+            return parse()
+        return unknown
+
+
 class Reader:
     """Reads the answers of one device."""
 
-    def __init__(self, folder: Path, name: str, questions: Sequence[Question]) -> None:
-        self._folder, self._name = folder, name
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        questions: Sequence[Question],
+        most_bytes: int = MAX_BYTES,
+    ) -> None:
+        """most_bytes: of an answer."""
+        self._folder, self._name, self._most_bytes = folder, name, most_bytes
         self._commands = {question.suffix: question.command for question in questions}
         self._problems: list[str] = []
 
     def json(self, suffix: str, parse: Callable[[Source], _T]) -> _T | None:
         """What `parse` makes of a JSON answer; None without one, or if it is not as expected."""
-        return self._read(suffix, lambda file: parse(load_json(file)))
+        return self.json_rows(suffix, lambda top, _: parse(top))
 
     def text(self, suffix: str, parse: Callable[[Lines], _T]) -> _T | None:
         """The same for an answer in lines of text."""
-        return self._read(suffix, lambda file: parse(_lines(file)))
+        return self.text_rows(suffix, lambda lines, _: parse(lines))
 
-    def _read(self, suffix: str, parse: Callable[[Path], _T]) -> _T | None:
+    def json_rows(self, suffix: str, parse: Callable[[Source, Rows], _T]) -> _T | None:
+        """The same for an answer whose rows are read one by one; None too if all are odd."""
+        return self._read(suffix, lambda file, rows: parse(load_json(file), rows))
+
+    def text_rows(self, suffix: str, parse: Callable[[Lines, Rows], _T]) -> _T | None:
+        """The same for an answer in lines of text."""
+        return self._read(suffix, lambda file, rows: parse(_lines(file), rows))
+
+    def _read(self, suffix: str, parse: Callable[[Path, Rows], _T]) -> _T | None:
         file = self._folder / f"{self._name}.{suffix}"
         if not file.exists():
             return None
+        rows = Rows()
         try:
-            return parse(file)
+            check_size(file, self._most_bytes)
+            contents = parse(file, rows)
         except UsageError as error:
-            text = printable(str(error).removeprefix(f"{self._folder}/"))[:_MOST_SHOWN]
-            self._problems.append(f"`{self._commands[suffix]}`: {text}")
+            self._problem(suffix, str(error))
             return None
+        if rows.odd and not rows.read:
+            self._problem(suffix, rows.first)
+            return None
+        if rows.odd:
+            more = f" and {rows.odd - 1:,} more" if rows.odd > 1 else ""
+            self._problem(suffix, rows.first, f"; this row{more} left out")
+        return contents
+
+    def _problem(self, suffix: str, text: str, after: str = "") -> None:
+        text = printable(text.removeprefix(f"{self._folder}/"))[:_MOST_SHOWN]
+        self._problems.append(f"`{self._commands[suffix]}`: {text}{after}")
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -187,7 +281,7 @@ class Lines:
 
 
 def _lines(file: Path) -> Lines:
-    data = read_saved(file, _MOST_BYTES)
+    data = read_saved(file)
     if data and not data.endswith(b"\n"):
         raise UsageError(f"{file}: ends within a line: half an answer")
     if data.count(b"\n") > _MOST_LINES:
@@ -215,6 +309,21 @@ def one_of(text: str, known: Container[str], what: str, place: Place) -> str:
     if text not in known:
         raise place.wrong(f"unknown {what} {text[:60]!r}")
     return text
+
+
+_DOWN = re.compile(
+    r"down|standby|dormant|testing|unknown|not_?present|disabled|inactive|suspended|err-?disabled"
+)
+
+
+def is_up(text: str, place: Place) -> bool:
+    """Whether a port has a link, of its state with whatever reason it has."""
+    words = text.lower()
+    if _DOWN.search(words):
+        return False
+    if not re.match(r"\W*up\b", words):
+        raise place.wrong(f"unknown state {text.strip()[:60]!r}")
+    return True
 
 
 def address(text: str, place: Place) -> Address:
@@ -315,15 +424,19 @@ class Entry:
         """An object that must be there."""
         return Entry(self.at(key))
 
-    def each(self, key: str, default: bool = True) -> list[Entry]:
-        """The objects of a list; default: none if there is no such list."""
+    def items(self, key: str, default: bool = True) -> list[Source]:
+        """The items of a list; default: none if there is no such list."""
         if default and key not in self:
             return []
-        return [Entry(item) for item in self.at(key).items("objects")]
+        return self.at(key).items("objects")
 
-    def named(self, key: str) -> list[tuple[str, Entry]]:
-        """(name, object) of an object of objects that must be there."""
-        return [(name, Entry(item)) for name, item in self.inner(key).values.items()]
+    def each(self, key: str, default: bool = True) -> list[Entry]:
+        """The same as objects."""
+        return [Entry(item) for item in self.items(key, default)]
+
+    def named(self, key: str) -> Iterable[tuple[str, Source]]:
+        """(name, value) of an object that must be there."""
+        return self.inner(key).values.items()
 
 
 def match_whole(pattern: re.Pattern[bytes], output: bytes) -> str | None:

@@ -11,15 +11,21 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
+from ...analyzer.errors import UsageError
+from ...analyzer.saved_file import MAX_BYTES
 from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.fabric import Network
 from ...replay.fabrics.sources import Source
 from .dialect import Dialect, Question
 from .reading import (
     Reader,
+    Rows,
     Told,
     address,
+    is_up,
     mac,
     mac_or_text,
     network,
@@ -47,15 +53,16 @@ _FORWARDS = {"SAI_PACKET_ACTION_FORWARD", "SAI_PACKET_ACTION_TRANSIT", "SAI_PACK
 _CPU_PORT = re.compile(r"oid:0x1[0-9a-f]{12}")
 """An object of type port: routes to addresses of the switch itself lead to its CPU."""
 _MBIT = 1_000_000
-_Objects = Mapping[str, tuple[dict[str, Source], Source]]
+_Fields = dict[str, Source]
+_Objects = Mapping[str, tuple[_Fields, Source]]
 """(attributes, place) of objects by their id."""
 
 
-def _read(folder: Path, name: str) -> Device:
-    reader = Reader(folder, name, _QUESTIONS)
-    appl = reader.json(_APPL, _of_appl) or Told()
-    lags = reader.json(_APPL, _lag_members) or {}
-    asic = reader.json(_ASIC, lambda top: _of_asic(top, lags)) or Told()
+def _read(folder: Path, name: str, most_bytes: int = MAX_BYTES) -> Device:
+    reader = Reader(folder, name, _QUESTIONS, most_bytes)
+    appl = reader.json_rows(_APPL, _of_appl) or Told()
+    lags = {port.name: port.master for port in appl.interfaces or () if port.master}
+    asic = reader.json_rows(_ASIC, partial(_of_asic, lag_of=lags)) or Told()
     return reader.device(
         appl._replace(
             table=asic.table,
@@ -69,137 +76,155 @@ def _read(folder: Path, name: str) -> Device:
 SONIC = Dialect("sonic", _QUESTIONS, _read, mark=_ASIC, forwarding=(_ASIC,))
 
 
-def _entries(top: Source, prefix: str) -> Iterator[tuple[str, dict[str, Source], Source]]:
-    """(key without its prefix, fields, place) of the hashes of a dump."""
+def _entries(top: Source, prefix: str, rows: Rows) -> Iterator[tuple[str, _Fields, Source]]:
+    """(key without its prefix, fields, place) of the hashes of a dump; one without fields is
+    `{"NULL": "NULL"}`."""
     for key, place in top.mapping("keys of a database").items():
-        if key.startswith(prefix):
+        if not key.startswith(prefix):
+            continue
+        fields: _Fields | None = None
+        with rows:
             entry = place.mapping("type and value")
             one_of(part(entry, "type", place).text("a type"), {"hash"}, "type", place)
             fields = part(entry, "value", place).mapping("fields")
+        if fields is not None:
+            fields.pop("NULL", None)
             yield key.removeprefix(prefix), fields, place
 
 
-def _of_appl(top: Source) -> Told:
+def _of_appl(top: Source, rows: Rows) -> Told:
     ports: dict[str, Interface] = {}
     for table in ("PORT_TABLE:", "LAG_TABLE:"):
-        for name, fields, place in _entries(top, table):
-            if name in ("PortConfigDone", "PortInitDone"):
-                continue
-            state = part(fields, "oper_status", place) if "oper_status" in fields else None
-            up = state is not None and (
-                one_of(state.text("a state"), {"up", "down"}, "oper_status", state) == "up"
-            )
-            own_rate = rate(fields.get("speed"), _MBIT)
-            alias = fields["alias"].text("a name") if "alias" in fields else ""
-            ports[port_name(name, place)] = Interface(
-                name, "", (), up, bits_per_second=own_rate, alias=alias
-            )
-    for name, _, place in _entries(top, "LAG_MEMBER_TABLE:"):
-        lag, _, member = name.partition(":")
-        if member in ports:
-            ports[member] = ports[member]._replace(master=port_name(lag, place))
-    vrfs = {}
-    for name, fields, place in _entries(top, "INTF_TABLE:"):
-        port, colon, prefix = name.partition(":")
-        if port.startswith(("Loopback", "lo")):
-            continue
-        known = ports.setdefault(port_name(port, place), Interface(port, "", (), True))
-        if colon:
-            ip, _, length = prefix.partition("/")
-            ports[port] = known._replace(
-                addresses=(*known.addresses, own_address(ip, length, place))
-            )
-        elif "vrf_name" in fields and fields["vrf_name"].text("a name"):
-            vrfs[port] = fields["vrf_name"].text("a name")
-    for name, _, place in _entries(top, "VLAN_MEMBER_TABLE:"):
-        vlan, _, member = name.partition(":")
-        if member in ports:
-            ports[member] = ports[member]._replace(master=port_name(vlan, place))
-    for port, vrf in vrfs.items():
-        ports[port] = ports[port]._replace(vrf=vrf)
+        for name, fields, place in _entries(top, table, rows):
+            if name not in ("PortConfigDone", "PortInitDone"):
+                with rows:
+                    ports[name] = _port(name, fields, place, rows)
+    if not ports and not rows.odd:
+        raise top.wrong("expected keys of PORT_TABLE")
+    for name, fields, place in _entries(top, "INTF_TABLE:", rows):
+        if not name.startswith(("Loopback", "lo")):
+            with rows:
+                _add_interface(ports, name, fields, place)
+    for table in ("LAG_MEMBER_TABLE:", "VLAN_MEMBER_TABLE:"):
+        for name, _, place in _entries(top, table, rows):
+            master, _, member = name.partition(":")
+            with rows:
+                if member in ports and not ports[member].master:
+                    ports[member] = ports[member]._replace(master=port_name(master, place))
     tunnels = [Interface(name, "", (), True, kind="vxlan")
-               for name, _, _ in _entries(top, "VXLAN_TUNNEL_TABLE:")]  # fmt: skip
-    chassis = [fields for _, fields, _ in _entries(top, "LLDP_LOC_CHASSIS")]
-    local = {key: value.text(key) for fields in chassis for key, value in fields.items()}
+               for name, _, _ in _entries(top, "VXLAN_TUNNEL_TABLE:", rows)]  # fmt: skip
+    heard, resolved = [], []
+    for name, fields, place in _entries(top, "LLDP_ENTRY_TABLE:", rows):
+        with rows:
+            heard.append(_neighbour(name, fields, place))
+    for key, fields, place in _entries(top, "NEIGH_TABLE:", rows):
+        with rows:
+            own_mac = mac(part(fields, "neigh", place).text("a MAC"), place)
+            resolved.append(Resolved(port_name(key.partition(":")[0], place), own_mac))
+    local: dict[str, str] = {}
+    for _, fields, _ in _entries(top, "LLDP_LOC_CHASSIS", rows):
+        with rows:
+            local |= {key: value.text(key) for key, value in fields.items()}
     return Told(
         interfaces=[*ports.values(), *tunnels],
-        advertised=list(_neighbours(top)),
-        resolved=[
-            Resolved(
-                port_name(key.partition(":")[0], place),
-                mac(part(fields, "neigh", place).text("a MAC"), place),
-            )
-            for key, fields, place in _entries(top, "NEIGH_TABLE:")
-        ],
+        advertised=heard,
+        resolved=resolved,
         system=local.get("lldp_loc_sys_name", ""),
         chassis=mac_or_text(local.get("lldp_loc_chassis_id", "")),
     )
 
 
-def _neighbours(top: Source) -> Iterator[Advertised]:
-    for port, fields, place in _entries(top, "LLDP_ENTRY_TABLE:"):
-        texts = {key: value.text(key) for key, value in fields.items()}
-        far = part(fields, "lldp_rem_port_id", place).text("a port")
-        yield Advertised(
-            port,
-            texts.get("lldp_rem_sys_name", ""),
-            mac_or_text(texts.get("lldp_rem_chassis_id", "")),
-            mac_or_text(far),
-            tuple(a for a in texts.get("lldp_rem_man_addr", "").split(",") if a),
-        )
+def _port(name: str, fields: _Fields, place: Source, rows: Rows) -> Interface:
+    state = fields.get("oper_status")
+    aliases = (fields["alias"].text("a name"),) if "alias" in fields else ()
+    return Interface(
+        port_name(name, place),
+        "",
+        (),
+        state is not None and is_up(state.text("a state"), state),
+        bits_per_second=rows.value(lambda: rate(fields.get("speed"), _MBIT), 0),
+        aliases=aliases,
+    )
 
 
-def _lag_members(top: Source) -> dict[str, str]:
-    """The LAG of every member."""
-    keys = (key.partition(":") for key, _, _ in _entries(top, "LAG_MEMBER_TABLE:"))
-    return {member: lag for lag, _, member in keys}
+def _add_interface(ports: dict[str, Interface], name: str, fields: _Fields, place: Source) -> None:
+    """What an entry of INTF_TABLE tells of a port: its VRF, or one of its addresses."""
+    port, colon, prefix = name.partition(":")
+    known = ports.get(port) or Interface(port_name(port, place), "", (), True)
+    ports[port] = known
+    if colon:
+        ip, _, length = prefix.partition("/")
+        ports[port] = known._replace(addresses=(*known.addresses, own_address(ip, length, place)))
+    elif "vrf_name" in fields:
+        ports[port] = known._replace(vrf=fields["vrf_name"].text("a name"))
 
 
-def _of_asic(top: Source, lag_of: Mapping[str, str]) -> Told:
-    """Routes of the virtual router of the switch, and its hash."""
+def _neighbour(port: str, fields: _Fields, place: Source) -> Advertised:
+    texts = {key: value.text(key) for key, value in fields.items()}
+    far = part(fields, "lldp_rem_port_id", place).text("a port")
+    return Advertised(
+        port,
+        texts.get("lldp_rem_sys_name", ""),
+        mac_or_text(texts.get("lldp_rem_chassis_id", "")),
+        mac_or_text(far),
+        tuple(a for a in texts.get("lldp_rem_man_addr", "").split(",") if a),
+    )
+
+
+def _of_asic(top: Source, rows: Rows, lag_of: Mapping[str, str]) -> Told:
+    """Routes of the virtual router of the switch, and its hash. lag_of: the LAG of every member."""
 
     def objects(kind: str) -> _Objects:
-        entries = _entries(top, f"{_SAI}{kind}:")
+        entries = _entries(top, f"{_SAI}{kind}:", rows)
         return {key: (fields, place) for key, fields, place in entries}
 
     switches = objects("SWITCH")
     if len(switches) != 1:
         raise top.wrong(f"expected one {_SAI}SWITCH, found {len(switches)}")
     ((switch, switch_place),) = switches.values()
-    names = {
-        part(fields, "SAI_HOSTIF_ATTR_OBJ_ID", place).text("an id"): part(
-            fields, "SAI_HOSTIF_ATTR_NAME", place
-        ).text("a name")
-        for fields, place in objects("HOSTIF").values()
-        if "SAI_HOSTIF_ATTR_OBJ_ID" in fields
-    }
-    for fields, place in objects("LAG_MEMBER").values():
-        lag = part(fields, "SAI_LAG_MEMBER_ATTR_LAG_ID", place).text("an id")
-        port = part(fields, "SAI_LAG_MEMBER_ATTR_PORT_ID", place).text("an id")
+    names = dict(_pairs(objects("HOSTIF"), "HOSTIF", "OBJ_ID", "NAME", rows))
+    for port, lag in _pairs(objects("LAG_MEMBER"), "LAG_MEMBER", "PORT_ID", "LAG_ID", rows):
         if names.get(port) in lag_of:
             names[lag] = lag_of[names[port]]
-    for number, (fields, place) in objects("VLAN").items():
-        names[number] = f"Vlan{part(fields, 'SAI_VLAN_ATTR_VLAN_ID', place).text('a number')}"
-    tables = _Tables(objects, names)
+    for number, (fields, _) in objects("VLAN").items():
+        if "SAI_VLAN_ATTR_VLAN_ID" in fields:
+            with rows:
+                names[number] = f"Vlan{fields['SAI_VLAN_ATTR_VLAN_ID'].text('a number')}"
+    tables = _Tables(objects, names, rows)
+    routers = {}
+    entries = objects("ROUTE_ENTRY")
+    for key, (_, place) in entries.items():
+        with rows:
+            routers[key] = _key(key, place, "vr")
+    own_router = switch.get("SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID")
+    numbers = set(routers.values())
+    default = min(numbers, key=lambda number: (len(number), number), default="")
+    if own_router is not None and own_router.text("an id") in numbers:
+        default = own_router.text("an id")
     four: list[Route] = []
     six: list[Route] = []
-    entries = objects("ROUTE_ENTRY")
-    routers = {_key(key, place, "vr") for key, (_, place) in entries.items()}
-    default = min(routers, key=lambda number: (len(number), number), default="")
+    understood = 0
     for key, (fields, place) in entries.items():
-        if _key(key, place, "vr") != default:
+        if routers.get(key) != default:
             continue
-        route = tables.route(_key(key, place, "dest"), fields, place)
-        if route is not None:
-            (four if route.network.version == 4 else six).append(route)
+        with rows:
+            net = network(_key(key, place, "dest"), place)
+            family = four if net.version == 4 else six
+            family.append(Route(net, (), None, place.where))  # stays if its next hops are odd
+            route = tables.route(net, fields, place)
+            family.pop()
+            family += [] if route is None else [route]
+            understood += 1
+    if rows.odd and not understood:
+        raise UsageError(rows.first)
     own_mac = switch.get("SAI_SWITCH_ATTR_SRC_MAC_ADDRESS")
     remarks = []
-    if len(routers) > 1:
+    if len(numbers) > 1:
         remarks.append(
-            f"{len(routers)} virtual routers: {default}, the first, is read as the main table; "
-            "other VRFs are not used"
+            f"{len(numbers)} virtual routers: {default}, that of the switch, is read as the main "
+            "table; other VRFs are not used"
         )
-    if any(_entries(top, f"{_SAI}ARS:")):
+    if any(_entries(top, f"{_SAI}ARS:", rows)):
         remarks.append("adaptive routing (SAI ARS): its groups have no fixed next hop per flow")
     return Told(
         table=(four, remarks),
@@ -207,6 +232,18 @@ def _of_asic(top: Source, lag_of: Mapping[str, str]) -> Told:
         hash_in_words=_hash(switch, objects("HASH")),
         chassis=mac(own_mac.text("a MAC"), switch_place) if own_mac is not None else "",
     )
+
+
+def _pairs(
+    objects: _Objects, kind: str, first: str, second: str, rows: Rows
+) -> Iterator[tuple[str, str]]:
+    """Two attributes of the objects that have both."""
+    for fields, _ in objects.values():
+        one, other = (fields.get(f"SAI_{kind}_ATTR_{name}") for name in (first, second))
+        if one is not None and other is not None:
+            with rows:
+                pair = one.text("an attribute"), other.text("an attribute")
+                yield pair
 
 
 def _key(key: str, place: Source, name: str) -> str:
@@ -223,19 +260,22 @@ def _key(key: str, place: Source, name: str) -> str:
 class _Tables:
     """Next hops and groups by id."""
 
-    def __init__(self, objects: Callable[[str], _Objects], names: Mapping[str, str]) -> None:
+    def __init__(
+        self, objects: Callable[[str], _Objects], names: Mapping[str, str], rows: Rows
+    ) -> None:
         self._hops: _Objects = objects("NEXT_HOP")
         self._groups: _Objects = objects("NEXT_HOP_GROUP")
         self._interfaces: _Objects = objects("ROUTER_INTERFACE")
         self._names = names
-        self._members: dict[str, list[tuple[dict[str, Source], Source]]] = defaultdict(list)
+        self._members: dict[str, list[tuple[_Fields, Source]]] = defaultdict(list)
         for fields, place in objects("NEXT_HOP_GROUP_MEMBER").values():
-            key = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID"
-            self._members[part(fields, key, place).text("an id")].append((fields, place))
+            group = fields.get("SAI_NEXT_HOP_GROUP_MEMBER_ATTR_NEXT_HOP_GROUP_ID")
+            if group is not None:
+                with rows:
+                    self._members[group.text("an id")].append((fields, place))
 
-    def route(self, dest: str, fields: dict[str, Source], place: Source) -> Route | None:
+    def route(self, net: Network, fields: _Fields, place: Source) -> Route | None:
         """A route; None for addresses of the switch itself."""
-        net = network(dest, place)
         action = fields.get("SAI_ROUTE_ENTRY_ATTR_PACKET_ACTION")
         word = "SAI_PACKET_ACTION_FORWARD" if action is None else action.text("an action")
         one_of(word, _DROPS | _TO_CPU | _FORWARDS, "action", place)
@@ -258,10 +298,11 @@ class _Tables:
 
     def _group(self, number: str) -> Iterator[NextHop]:
         fields, place = self._groups[number]
-        kind = part(fields, "SAI_NEXT_HOP_GROUP_ATTR_TYPE", place)
-        one_of(kind.text("a type"), _GROUPS, "type of a group", place)
+        if number in self._members:
+            kind = part(fields, "SAI_NEXT_HOP_GROUP_ATTR_TYPE", place)
+            one_of(kind.text("a type"), _GROUPS, "type of a group", place)
         prefix = "SAI_NEXT_HOP_GROUP_MEMBER_ATTR_"
-        for member_fields, where in self._members[number]:
+        for member_fields, where in self._members.get(number, ()):
             member = part(member_fields, f"{prefix}NEXT_HOP_ID", where).text("an id")
             if member not in self._hops:
                 raise where.wrong(f"expected a next hop, found {member[:40]!r}")
@@ -298,7 +339,7 @@ class _Tables:
         return port_name(name, where)
 
 
-def _hash(switch: dict[str, Source], hashes: _Objects) -> str:
+def _hash(switch: _Fields, hashes: _Objects) -> str:
     """Seed, algorithm and fields, as far as they were set."""
     prefix = "SAI_SWITCH_ATTR_ECMP_"
     words = []

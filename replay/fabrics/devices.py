@@ -74,8 +74,8 @@ class Interface(NamedTuple):
     """`vxlan` for a tunnel, `bridge`, `bond`, `team`, `vlan` as Linux names them; else not told."""
     bits_per_second: int = 0
     """0: not told."""
-    alias: str = ""
-    """Another name by which its LLDP neighbours may know it."""
+    aliases: tuple[str, ...] = ()
+    """Other names by which its LLDP neighbours may know it, such as its SNMP index."""
     parent: str = ""
     """The port of the device whose frames it tags, as Linux tells; empty: not told."""
 

@@ -13,19 +13,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from ...analyzer.capture.rings import natural
 from ...analyzer.errors import UsageError
-from ...analyzer.saved_file import decoded, read_saved
+from ...analyzer.saved_file import MAX_BYTES, check_size, decoded, read_saved
 from ...analyzer.words import printable
 from ..hashing.settings import HashSettings
 from .devices import Advertised, Device, Interface, NextHop, Resolved, Route, limits_of
 from .fabric import Address, Fabric, parse_address, parse_interface, parse_network
 from .sources import Source, load_json, load_yaml
 from .topology import assemble
+
+_T = TypeVar("_T")
 
 # Interfaces and neighbours of a Linux device: `ip -j -d addr`, `ip -j neigh`, `lldpctl -f json0`.
 #
@@ -90,10 +92,31 @@ class _Answer(msgspec.Struct):
 
 _KINDS = ("vxlan", "bridge", "bond", "team", "vlan")
 
+Odd: TypeAlias = Callable[[UsageError], None]
+"""Takes the error of a row that is not as documented; the others are read if it returns."""
 
-def interfaces_of(file: Path) -> tuple[Interface, ...] | None:
+
+def _refuse(error: UsageError) -> None:
+    raise error
+
+
+def _listed(file: Path, kind: type[_T], what: str, odd: Odd) -> list[_T] | None:
+    """The entries of an answer that is a list; None without the file."""
+    entries = decoded(file, list[msgspec.Raw], what, b"[]")
+    if entries is None:
+        return None
+    listed = []
+    for i, entry in enumerate(entries):
+        try:
+            listed.append(msgspec.json.decode(entry, type=kind))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            odd(UsageError(f"{file}: not {what}: [{i}]: {error}"))
+    return listed
+
+
+def interfaces_of(file: Path, odd: Odd = _refuse) -> tuple[Interface, ...] | None:
     """The interfaces of `ip -j -d addr`; without -d a master is taken for a bond or bridge."""
-    links = decoded(file, list[_Link], "the output of `ip -j -d addr`", b"[]")
+    links = _listed(file, _Link, "the output of `ip -j -d addr`", odd)
     if links is None:
         return None
     try:
@@ -116,9 +139,9 @@ def interfaces_of(file: Path) -> tuple[Interface, ...] | None:
         raise UsageError(f"{file}: {error}") from None
 
 
-def resolved_of(file: Path) -> tuple[Resolved, ...] | None:
+def resolved_of(file: Path, odd: Odd = _refuse) -> tuple[Resolved, ...] | None:
     """The entries of `ip -j neigh` with a MAC address."""
-    entries = decoded(file, list[_Entry], "the output of `ip -j neigh`", b"[]")
+    entries = _listed(file, _Entry, "the output of `ip -j neigh`", odd)
     if entries is None:
         return None
     return tuple(Resolved(e.dev, e.lladdr.lower()) for e in entries if e.dev and e.lladdr)
@@ -172,7 +195,6 @@ def _first(values: list[_Value]) -> str:
     return values[0].value if values else ""
 
 
-_T = TypeVar("_T")
 _SHOWN = 300
 """Most characters of a problem."""
 TABLES = ("route", "route6", "nexthop", "bucket")
@@ -201,19 +223,23 @@ def read_devices(path: Path) -> list[Device]:
     return devices
 
 
-def read_device(folder: Path, name: str, *, strict: bool = True) -> Device:
+def read_device(
+    folder: Path, name: str, *, strict: bool = True, most_bytes: int = MAX_BYTES
+) -> Device:
     """One device of a folder. UsageError names file and line.
 
-    strict: also of answers that the forwarding of IPv4 does not need; else they are told in
-    `Device.unexpected`, as if they had not been given.
+    strict: also of answers that the forwarding of IPv4 does not need, and of single rows; else they
+    are told in `Device.unexpected`, as if they had not been given. most_bytes: of an answer.
     """
     tables: dict[str, Source] = {}
-    beside = _Beside(folder, strict)
+    beside = _Beside(folder, strict, most_bytes)
     for table in TABLES:
         file = folder / f"{name}.{table}.json"
         if not file.exists():
             continue
         six = table == "route6"
+        if not six:
+            check_size(file, most_bytes)
         table_source = beside.read(load_json, file) if six else load_json(file)
         if table_source is not None:
             tables[table] = table_source
@@ -224,19 +250,41 @@ def read_device(folder: Path, name: str, *, strict: bool = True) -> Device:
 class _Beside:
     """Answers without which a device is still known."""
 
-    def __init__(self, folder: Path, strict: bool) -> None:
+    def __init__(self, folder: Path, strict: bool, most_bytes: int = MAX_BYTES) -> None:
         self.problems: list[str] = []
-        self._folder, self._strict = folder, strict
+        self._folder, self._strict, self._most_bytes = folder, strict, most_bytes
 
     def read(self, parse: Callable[[Path], _T], file: Path) -> _T | None:
         """What an answer says; None if it is damaged and the reading is not strict."""
         try:
+            check_size(file, self._most_bytes)
             return parse(file)
         except UsageError as error:
             if self._strict:
                 raise
-            self.problems.append(printable(str(error).removeprefix(f"{self._folder}/"))[:_SHOWN])
+            self._problem(str(error))
             return None
+
+    def rows(self, parse: Callable[[Path, Odd], _T], file: Path) -> _T | None:
+        """The same; if the reading is not strict, an odd row costs this row."""
+        odd: list[UsageError] = []
+        contents = self.read(lambda path: parse(path, self.odd(odd)), file)
+        self.left_out(odd)
+        return contents
+
+    def odd(self, errors: list[UsageError]) -> Odd:
+        """What takes the odd rows of an answer."""
+        return _refuse if self._strict else errors.append
+
+    def left_out(self, errors: list[UsageError]) -> None:
+        """Note the odd rows of an answer."""
+        if errors:
+            more = f" and {len(errors) - 1:,} more" if len(errors) > 1 else ""
+            self._problem(str(errors[0]), f"; this row{more} left out")
+
+    def _problem(self, text: str, after: str = "") -> None:
+        text = printable(text.removeprefix(f"{self._folder}/"))[:_SHOWN]
+        self.problems.append(text + after)
 
 
 def _device(
@@ -260,16 +308,32 @@ def _device(
     sysctl = _Sysctl(text, where)
     nexthops = _nexthops(tables, sysctl)
 
-    def routes_of(table: str) -> list[Route]:
-        routes = (_route(e, nexthops, sysctl) for e in tables[table].items("routes"))
-        return [route for route in routes if route is not None]
+    def routes_of(table: str, odd: Odd) -> list[Route]:
+        routes, errors = [], []
+        entries = tables[table].items("routes")
+        for entry in entries:
+            try:
+                route = _route(entry, nexthops, sysctl)
+            except UsageError as error:
+                odd(error)
+                errors.append(error)
+                route = _nowhere(entry, "::/0" if table == "route6" else "0.0.0.0/0")
+            routes += [] if route is None else [route]
+        if errors and len(errors) == len(entries):
+            raise errors[0]
+        return routes
 
-    routes = routes_of("route")
+    errors: list[UsageError] = []
+    routes = routes_of("route", beside.odd(errors))
+    beside.left_out(errors)
     if "route6" in tables:
-        routes += beside.read(lambda _: routes_of("route6"), path) or []
+        routes += beside.rows(lambda _, odd: routes_of("route6", odd), path) or []
+    tunnels = sum(not hop.device and not hop.usable for route in routes for hop in route.hops)
     offloaded = sysctl.offloaded
-    interfaces = beside.read(interfaces_of, path / f"{name}.addr.json")
+    interfaces = beside.rows(interfaces_of, path / f"{name}.addr.json")
     limits = list(limits_of(interfaces or ()))
+    if tunnels:
+        limits.append(f"{tunnels} next hops add a label or a tunnel header: not used")
     for suffix, family in (("rule.json", "IPv4"), ("rule6.json", "IPv6")):
         if sysctl.forwards is not False:
             policies = partial(policies_of, family=family)
@@ -282,7 +346,7 @@ def _device(
         sysctl.forwards,
         interfaces,
         beside.read(advertised_of, path / f"{name}.lldp.json"),
-        beside.read(resolved_of, path / f"{name}.neigh.json"),
+        beside.rows(resolved_of, path / f"{name}.neigh.json"),
         (
             *sysctl.remarks,
             *([_OFFLOADED] if offloaded else []),
@@ -426,12 +490,25 @@ def _hop(entry: dict[str, Source], sysctl: _Sysctl) -> NextHop:
         gateway = host.parsed("an address", parse_address)
     flags = [f.text("a flag") for f in entry["flags"].items("flags")] if "flags" in entry else []
     sysctl.offloaded |= "offload" in flags
+    if "encap" in entry:  # MPLS, SRv6, tunnels: another header decides where the packet goes
+        return NextHop(None, "", usable=False)
     return NextHop(
         gateway,
         entry["dev"].text("a device") if "dev" in entry else "",
         entry["weight"].integer("weight", 1, 65536) if "weight" in entry else 1,
         "dead" not in flags and not ("linkdown" in flags and sysctl.ignores_linkdown),
     )
+
+
+def _nowhere(place: Source, default: str) -> Route | None:
+    """A route whose next hops are odd leads nowhere: without it, a shorter prefix would give wrong
+    paths. None if its network is odd too."""
+    try:
+        text = _part(place.mapping("a route"), "dst", place).text("a network")
+        network = parse_network(default if text == "default" else text, strict=False)
+    except (UsageError, ValueError):
+        return None
+    return Route(network, (), None, place.where)
 
 
 def _route(place: Source, nexthops: dict[int, _Object], sysctl: _Sysctl) -> Route | None:

@@ -200,7 +200,7 @@ class _Finder:
             there
             for neighbour, sender in zip(neighbours, senders, strict=True)
             if sender is not None
-            and (there := self._far_port(sender, neighbour.far_port)) is not None
+            and (there := self._told_port(end.device, sender, neighbour, owner)) is not None
         }
         if len(known) + len(strangers) > 1 or len(ports) > 1:
             shown = ", ".join(sorted(names))
@@ -214,7 +214,11 @@ class _Finder:
         elif not ports:
             (far,) = known
             port = neighbours[0].far_port
-            text = f"{end.port}: LLDP names port {port} of {far}, which {far} does not have"
+            text = (
+                f"LLDP names ports of {far} by numbers, which the answers of {far} do not show"
+                if port.isdecimal()
+                else f"{end.port}: LLDP names port {port} of {far}, which {far} does not have"
+            )
             self._note("unknown port", end.device, text)
         else:
             (there,) = ports
@@ -242,13 +246,35 @@ class _Finder:
         interfaces = self._devices[device].interfaces
         if interfaces is None or any(interface.name == port for interface in interfaces):
             return self._physical(End(device, port))
-        ends = [End(device, i.name) for i in interfaces if port and i.alias == port]
+        ends = [End(device, i.name) for i in interfaces if port and port in i.aliases]
         ends = ends or [
             e
             for e in self._by_mac.get(port.lower(), ())
             if e.device == device and self._carriers.of(e) == (e,)
         ]
         return ends[0] if len(ends) == 1 else None
+
+    def _told_port(
+        self, device: str, far: str, neighbour: Advertised, owner: Mapping[Address, End]
+    ) -> End | None:
+        """The port of a neighbour that its LLDP frames name."""
+        port = neighbour.far_port
+        end = self._far_port(far, port)
+        if end is None and port.isdecimal():
+            end = self._only_port(device, far, owner)
+        return end
+
+    def _only_port(self, device: str, far: str, owner: Mapping[Address, End]) -> End | None:
+        """The port of a neighbour that names its ports by numbers of its own, if each of the two
+        hears the other at one port alone."""
+        ports = [
+            {heard.port for heard in self._devices[at].advertised or ()
+             if self._advertised_by(heard, owner) == peer}
+            for at, peer in ((device, far), (far, device))
+        ]  # fmt: skip
+        if [len(names) for names in ports] != [1, 1]:
+            return None
+        return self._physical(End(far, ports[1].pop()))
 
     def by_mac(self, device: Device) -> None:
         """Links to owners of MAC addresses in the neighbour table; several per port: a network."""

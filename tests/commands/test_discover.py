@@ -69,6 +69,8 @@ def test_the_commands_to_run(run):
         ((".", "-o", "x.txt"), "the suffix of x.txt is not .yaml or .json"),
         ((".", "--rate", "fast"), "--rate"),
         (("nowhere.yaml", "--dry-run"), "nowhere.yaml does not exist; give an inventory"),
+        ((".", "--max-answer", "much"), "--max-answer 'much' is not a size"),
+        ((".", "--max-answer", "1GiB"), "--max-answer must be at most 256MiB"),
         ((".", "--raw", "raw"), "--raw and --dry-run need an inventory"),
     ],
 )
@@ -84,6 +86,22 @@ def test_a_damaged_answer_in_a_folder_is_a_failure(run, tmp_path):
     code, out, _ = run(folder)
     assert code == 1
     assert "unexpected answer: leaf1: leaf1.lldp.json: not the output of" in " ".join(out.split())
+
+
+def test_an_answer_beyond_the_limit_names_its_command_and_its_device(run, tmp_path):
+    from eos_answers import eos_answers
+    from switch_lab import LAB, save
+
+    for switch in LAB:
+        save(tmp_path, switch.name, eos_answers(switch))
+    file = tmp_path / "leaf1.eos-interfaces.json"
+    file.write_text(file.read_text() + " " * 8192)
+    assert run(tmp_path)[0] == 0
+    code, out, _ = run(tmp_path, "--max-answer", "8KiB")
+    assert code == 1
+    told = "unexpected answer: leaf1: `show interfaces | json`: leaf1.eos-interfaces.json: "
+    assert f"{told}larger than 8 KiB" in " ".join(out.split())
+    assert "LLDP" in out
 
 
 def test_what_would_run_where(run, tmp_path):

@@ -128,9 +128,9 @@ def devices(root, need_tool, tmp_path, monkeypatch):
         yield server, folder
 
 
-def collected(tmp_path, switches=SWITCHES, hosts=HOSTS, progress=None):
+def collected(tmp_path, switches=SWITCHES, hosts=HOSTS, progress=None, most_bytes=1 << 28):
     file = inventory(tmp_path / "inventory.yaml", dict.fromkeys(switches, "frr"), hosts)
-    collect(read_inventory(file, DIALECTS), tmp_path / "raw", progress)
+    collect(read_inventory(file, DIALECTS), tmp_path / "raw", progress, most_bytes)
     return tmp_path / "raw"
 
 
@@ -210,6 +210,21 @@ def test_an_answer_that_is_not_complete_is_kept_beside(devices, tmp_path):
     answers, (unreadable,) = read_folder(raw)
     assert len(answers) == 8
     assert (unreadable.name, unreadable.reason) == ("spine3", "`ip -j route`: exit status 9")
+
+
+def test_an_answer_beyond_the_limit_names_its_command_and_its_device(devices, tmp_path):
+    _, folder = devices
+    largest = (folder / "leaf1.route.json").stat().st_size
+    raw = collected(tmp_path, ("leaf1",), (), most_bytes=largest)
+    (leaf1,), _ = read_folder(raw)
+    cut = sorted(path.name for path in raw.glob("*.failed"))
+    over = sorted(f"{f.name}.failed" for f in folder.glob("leaf1.*") if f.stat().st_size > largest)
+    assert cut == over and "leaf1.addr.json.failed" in cut
+    told = (
+        f"`ip -j -d addr`: more than {largest / 1024:,.10g} KiB of output (--max-answer): not used"
+    )
+    assert told in leaf1.device.unexpected
+    assert len(leaf1.device.unexpected) == len(cut)
 
 
 # Inventories.

@@ -126,8 +126,7 @@ def test_a_switch_whose_table_could_not_be_read_is_no_host(tmp_path):
         answer = eos_answers(switch)
         answer["eos-lldp.json"] = {"lldpNeighbors": {}}
         if switch.name == "spine1":
-            routes = answer["eos-route.json"]["vrfs"]["default"]["routes"]
-            routes["10.1.2.0/24"]["routeAction"] = "x"
+            answer["eos-route.json"]["vrfs"]["default"]["routes"] = "x"
         save(tmp_path, switch.name, answer)
     fabric, remarks = discovered(tmp_path)
     spine1 = fabric.nodes.names.index("spine1")

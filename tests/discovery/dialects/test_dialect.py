@@ -26,6 +26,7 @@ from rocescope.discovery.dialects.reading import (
     mac_or_text,
     match_only,
     network,
+    number,
     own_address,
     port_name,
     weight,
@@ -141,14 +142,61 @@ def test_a_text_that_ends_within_a_line_is_half_an_answer(tmp_path):
     ("text", "told"),
     [
         ("one\n" + " " * 1001 + "\n", "s.b.text:2: more than 1,000 characters in a line"),
-        ("\n" * 1_000_001, "s.b.text has more than 1,000,000 lines"),
+        ("\n" * 4_000_001, "s.b.text has more than 4,000,000 lines"),
     ],
+    ids=["line", "lines"],
 )
 def test_texts_without_end_are_refused(text, told, tmp_path):
     (tmp_path / "s.b.text").write_text(text)
     reader = Reader(tmp_path, "s", QUESTIONS)
     assert reader.text("b.text", list) is None
     assert reader.problems == (f"`show b`: {told}",)
+
+
+def test_a_long_answer_is_read_up_to_its_limit(tmp_path):
+    line = "x" * 99 + "\n"
+    (tmp_path / "s.b.text").write_text(line * 200_000)
+    count = Reader(tmp_path, "s", QUESTIONS).text("b.text", lambda lines: sum(1 for _ in lines))
+    assert count == 200_000
+    reader = Reader(tmp_path, "s", QUESTIONS, 16 << 20)
+    assert reader.text("b.text", list) is None
+    assert reader.problems == ("`show b`: s.b.text: larger than 16 MiB",)
+
+
+def test_odd_rows_are_counted_and_the_first_is_told(tmp_path):
+    (tmp_path / "s.b.text").write_text("1\nx\x1b\n2\ny\n")
+
+    def parse(lines, rows):
+        numbers = []
+        for line in lines:
+            with rows:
+                numbers.append(number(line.text, "a number", 9, line))
+        return numbers
+
+    reader = Reader(tmp_path, "s", QUESTIONS)
+    assert reader.text_rows("b.text", parse) == [1, 2]
+    first = "`show b`: s.b.text:2: expected a number up to 9, found 'x\\x1b'"
+    assert reader.problems == (f"{first}; this row and 1 more left out",)
+    (tmp_path / "s.b.text").write_text("x\ny\n")
+    reader = Reader(tmp_path, "s", QUESTIONS)
+    assert reader.text_rows("b.text", parse) is None
+    assert reader.problems == ("`show b`: s.b.text:1: expected a number up to 9, found 'x'",)
+
+
+def test_an_answer_of_odd_rows_without_end_is_refused(tmp_path):
+    (tmp_path / "s.b.text").write_text("1\n" + "x\n" * 100_002)
+
+    def parse(lines, rows):
+        for line in lines:
+            with rows, rows:
+                number(line.text, "a number", 9, line)
+
+    reader = Reader(tmp_path, "s", QUESTIONS)
+    assert reader.text_rows("b.text", parse) is None
+    (line,) = reader.problems
+    assert line.endswith(
+        "s.b.text:2: expected a number up to 9, found 'x'; more than 100,000 odd rows"
+    )
 
 
 @pytest.mark.thorough

@@ -28,7 +28,7 @@ def test_damage(tmp_path):
         ("vias", None, "expected the key 'vias'"),
     ],
 )
-def test_odd_routes_leave_the_table_unknown_and_the_rest_is_read(key, value, told, tmp_path):
+def test_an_odd_route_leads_nowhere_and_the_rest_is_read(key, value, told, tmp_path):
     answer = answers(LAB[0])
     route = answer["eos-route.json"]["vrfs"]["default"]["routes"]["10.1.2.0/24"]
     route[key] = value
@@ -38,7 +38,10 @@ def test_odd_routes_leave_the_table_unknown_and_the_rest_is_read(key, value, tol
     (line,) = device.unexpected
     assert line.startswith("`show ip route vrf all | json`: leaf1.eos-route.json: .vrfs")
     assert told in line
-    assert not device.tables_read
+    assert line.endswith("; this row left out")
+    assert device.tables_read
+    assert {str(r.network): len(r.hops) for r in device.routes} == {
+        "10.0.11.0/30": 1, "10.0.12.0/30": 1, "10.1.1.0/24": 1, "10.1.2.0/24": 0}  # fmt: skip
     assert len(device.interfaces) == 3
     assert len(device.advertised) == 2
 
@@ -97,3 +100,36 @@ def test_the_calculator():
     assert calculator.port(b"Output Interface: Ethernet43\n") == "Ethernet43"
     assert calculator.port(b"Unable to determine the output interface\n") is None
     assert calculator.port(b"Output Interface: Ethernet43\nOutput Interface: Ethernet44\n") is None
+
+
+def test_odd_ports_addresses_and_neighbours_cost_themselves_alone(tmp_path):
+    answer = answers(LAB[0])
+    ports = answer["eos-interfaces.json"]["interfaces"]
+    ports["Ethernet1"]["lineProtocolStatus"] = "sideways"
+    ports["Ethernet2"]["interfaceAddress"][0]["primaryIp"]["address"] = "10.0.12.x"
+    ports["Ethernet3"]["bandwidth"] = -1
+    ports["Ethernet4"] = None
+    ports["Ethernet5"] = {"lineProtocolStatus": "lowerLayerDown"}
+    answer["eos-lldp.json"]["lldpNeighbors"]["Ethernet1"]["lldpNeighborInfo"].append({})
+    answer["eos-arp.json"] = {"ipV4Neighbors": [
+        {"interface": "Ethernet3", "hwAddress": "0200.0000"},
+        {"interface": "Ethernet3", "hwAddress": "0200.0000.0001"}]}  # fmt: skip
+    device = read(EOS, tmp_path, LAB[0], answer)
+    of_ports, of_neighbours, of_arp = device.unexpected
+    assert "unknown state 'sideways'; this row and 3 more left out" in of_ports
+    assert "; this row left out" in of_neighbours and "; this row left out" in of_arp
+    assert [(p.name, p.up, len(p.addresses), p.bits_per_second) for p in device.interfaces] == [
+        ("Ethernet2", True, 0, 10**11), ("Ethernet3", True, 1, 0), ("Ethernet5", False, 0, 0),
+    ]  # fmt: skip
+    assert [n.system for n in device.advertised] == ["spine1.lab", "spine2.lab"]
+    assert [one.mac for one in device.resolved] == ["02:00:00:00:00:01"]
+
+
+def test_a_table_of_odd_routes_alone_is_unknown(tmp_path):
+    answer = answers(LAB[0])
+    for route in answer["eos-route.json"]["vrfs"]["default"]["routes"].values():
+        route["routeAction"] = "teleport"
+    device = read(EOS, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert line.endswith("unknown routeAction 'teleport'")
+    assert not device.tables_read

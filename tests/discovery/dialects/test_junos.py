@@ -100,7 +100,7 @@ def test_a_huge_rate(tmp_path):
         (data(nh_type="ulst"), "expected next hops"),
     ],
 )
-def test_odd_routes_leave_the_table_unknown_and_the_rest_is_read(nh, told, tmp_path):
+def test_an_odd_route_leads_nowhere_and_the_rest_is_read(nh, told, tmp_path):
     answer = answers(LAB[0])
     fib = answer["junos-fib.json"]["forwarding-table-information"][0]["route-table"][0]
     fib["rt-entry"].append(entry("10.9.0.0/16", "user", nh))
@@ -108,7 +108,9 @@ def test_odd_routes_leave_the_table_unknown_and_the_rest_is_read(nh, told, tmp_p
     (line,) = device.unexpected
     assert line.startswith("`show route forwarding-table table default family inet | display json`")
     assert told in line
-    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (False, 3, 2)
+    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (True, 3, 2)
+    hops = {str(r.network): len(r.hops) for r in device.routes}
+    assert (hops["10.9.0.0/16"], hops["10.1.2.0/24"]) == (0, 2)
 
 
 def test_units_aggregates_tunnels_and_ports_by_description(tmp_path):
@@ -200,3 +202,125 @@ def test_an_answer_of_a_calculator_without_end_takes_no_quadratic_time(piece):
     """A pattern that tries every pair of places would not end here."""
     assert JUNOS.calculator.port(piece * 1_000_000) is None
     assert JUNOS.calculator.port(b"Interface" + piece * 1_000_000 + b"x") is None
+
+
+# Shapes of other versions, and odd entries: one costs itself, never the answer.
+
+
+def fib_of(answer):
+    return answer["junos-fib.json"]["forwarding-table-information"][0]["route-table"][0]["rt-entry"]
+
+
+@pytest.mark.parametrize("kind", ["dest", "iddn", "clon", "ifcl", "ignr", "ifdn"])
+def test_types_of_ports_without_link_and_of_neighbours(kind, tmp_path):
+    answer = answers(LAB[0])
+    good = read(JUNOS, tmp_path, LAB[0], answer)
+    fib_of(answer).append(entry("10.9.0.0/31", kind, data(nh_type="rslv", via="et-0/0/5.0")))
+    device = read(JUNOS, tmp_path, LAB[0], answer)
+    assert not device.unexpected
+    more = [(str(r.network), r.hops) for r in device.routes[len(good.routes) :]]
+    assert more == ([("10.9.0.0/31", ())] if kind == "ifdn" else [])
+
+
+def test_an_unknown_type_is_told(tmp_path):
+    answer = answers(LAB[0])
+    fib_of(answer).append(entry("10.9.0.0/31", "warp", data(nh_type="rslv", via="et-0/0/5.0")))
+    (line,) = read(JUNOS, tmp_path, LAB[0], answer).unexpected
+    assert line.endswith("unknown type 'warp'; this row left out")
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_answers_of_several_routing_engines(several, tmp_path):
+    def wrapped(switch):
+        engines = {}
+        for suffix, answer in answers(switch).items():
+            items = [{**data(re_name="fpc0"), **answer}, data(re_name="fpc1")]
+            inner = {"multi-routing-engine-item": items if several else items[0]}
+            engines[suffix] = {"multi-routing-engine-results": [inner] if several else inner}
+        return engines
+
+    check_fabric(tmp_path, wrapped)
+
+
+def by_index(switch, of_unit, shown):
+    """LLDP names ports by SNMP index: 500 of port 0, 600 of its unit."""
+    answer = answers(switch)
+    for n, port in enumerate(
+        answer["junos-interfaces.json"]["interface-information"][0]["physical-interface"]
+    ):
+        if shown:
+            port.update(data(snmp_index=str(500 + n)))
+            port["logical-interface"][0].update(data(snmp_index=str(600 + n)))
+    heard = answer["junos-lldp.json"]["lldp-neighbors-information"][0]
+    for peer in heard["lldp-neighbor-information"]:
+        number = int(peer["lldp-remote-port-id"][0]["data"].rpartition("/")[2])
+        peer.update(data(
+            lldp_remote_port_id_subtype="Locally assigned",
+            lldp_remote_port_id=str(number + (600 if of_unit else 500)),
+            lldp_remote_port_description=f"to {switch.name}, ordered in May",
+        ))  # fmt: skip
+    return answer
+
+
+@pytest.mark.parametrize("of_unit", [True, False])
+def test_lldp_may_name_ports_by_snmp_index(of_unit, tmp_path):
+    check_fabric(tmp_path, lambda switch: by_index(switch, of_unit, shown=True))
+
+
+def test_of_an_index_that_nobody_shows_the_only_cable_between_two_devices_is_meant(tmp_path):
+    check_fabric(tmp_path, lambda switch: by_index(switch, of_unit=True, shown=False))
+
+
+def test_indexes_of_parallel_cables_are_told_once(tmp_path):
+    for switch in LAB:
+        answer = by_index(switch, of_unit=True, shown=False)
+        for peer in answer["junos-lldp.json"]["lldp-neighbors-information"][0][
+            "lldp-neighbor-information"
+        ]:
+            near = switch.name[:-1]
+            far = ("spine" if near == "leaf" else "leaf") + "1"
+            peer.update(data(lldp_remote_system_name=far, lldp_remote_chassis_id=""))
+        for suffix, one in answer.items():
+            (tmp_path / f"{switch.name}.{suffix}").write_text(json.dumps(one))
+    remarks = discover_folder(tmp_path, 10**10, 500).report.remarks
+    told = [(r.device, r.text) for r in remarks if r.kind == "unknown port"]
+    assert len(told) == len(set(told)) == 4
+    assert (
+        told[0][1]
+        == "LLDP names ports of spine1 by numbers, which the answers of spine1 do not show"
+    )
+
+
+def test_values_with_line_ends(tmp_path):
+    def with_lines(switch):
+        return json.loads(
+            re.sub(r'("data": )"([^"]*)"', r'\1"\\n\2\\n"', json.dumps(answers(switch)))
+        )
+
+    check_fabric(tmp_path, with_lines)
+
+
+def test_internal_ports_and_odd_ports(tmp_path):
+    answer = answers(LAB[0])
+    ports = answer["junos-interfaces.json"]["interface-information"][0]["physical-interface"]
+    ports.append(data(name=".local.", oper_status="up"))
+    assert not read(JUNOS, tmp_path, LAB[0], answer).unexpected
+    ports[1].update(data(oper_status="sideways"))
+    ports[2]["logical-interface"][0]["address-family"][0]["interface-address"][0].update(
+        data(ifa_local="10.1.1.x")
+    )
+    device = read(JUNOS, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert "unknown state 'sideways'; this row and 1 more left out" in line
+    assert [(p.name, len(p.addresses)) for p in device.interfaces] == [
+        ("et-0/0/0", 1), ("et-0/0/2", 0)]  # fmt: skip
+
+
+def test_a_forwarding_table_without_the_default_table_says_so(tmp_path):
+    answer = answers(LAB[0])
+    tables = answer["junos-fib.json"]["forwarding-table-information"][0]["route-table"]
+    tables[0].update(data(table_name="red.inet"))
+    device = read(JUNOS, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert line.endswith("expected a route-table 'default'")
+    assert not device.tables_read

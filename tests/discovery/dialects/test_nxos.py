@@ -105,12 +105,12 @@ def test_no_neighbour_is_told_and_not_guessed(answer, known, tmp_path):
     [
         ("% Invalid command at '^' marker.", "expected prefix, next hop and port"),
         ("10.1.2.0/24  10.0.11.999  Ethernet1/1", "expected an address"),
-        ("* 10.9.0.0/24  10.0.11.2  Ethernet1/1", "expected an address"),
+        ("* 10.9.0.0/24  10.0.11.2  Ethernet1/1", "expected prefix, next hop and port"),
         ("# 10.9.0.0/24  10.0.11.2  Ethernet1/1", "expected prefix, next hop and port"),
         ("IPv4 routes for table red/base", "unknown table 'red/base'"),
     ],
 )
-def test_odd_lines_leave_the_table_unknown_and_the_rest_is_read(text, told, tmp_path):
+def test_an_odd_line_costs_this_line_and_the_rest_is_read(text, told, tmp_path):
     answer = answers(LAB[0])
     answer["nxos-fib.text"] += text + "\n"
     device = read(NXOS, tmp_path, LAB[0], answer)
@@ -119,7 +119,10 @@ def test_odd_lines_leave_the_table_unknown_and_the_rest_is_read(text, told, tmp_
     where = f"`show forwarding ipv4 route vrf default`: leaf1.nxos-fib.text:{number}: "
     assert line.startswith(where)
     assert told in line
-    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (False, 3, 2)
+    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (True, 3, 2)
+    hops = {str(r.network): len(r.hops) for r in device.routes}
+    assert hops.pop("10.1.2.0/24") == (0 if text.startswith("10.1.2.0/24") else 2)
+    assert {net for net, n in hops.items() if n} == {"10.0.11.0/30", "10.0.12.0/30", "10.1.1.0/24"}
 
 
 def test_line_cards_that_differ_and_labels_are_told(tmp_path):
@@ -147,3 +150,99 @@ def test_the_calculator():
     assert NXOS.calculator.port(b"Out Interface: port-channel10\n") == "port-channel10"
     assert NXOS.calculator.port(said) is None
     assert NXOS.calculator.port(b"Out Interface: Eth1/2\nOut Interface: Eth1/3\n") is None
+
+
+# Rows of other shapes, and odd rows: one costs itself, never the answer.
+
+
+@pytest.mark.parametrize("port", ["", "--"])
+def test_the_port_of_an_attached_network_is_that_with_its_address(port, tmp_path):
+    def without(switch):
+        answer = answers(switch)
+        text = answer["nxos-fib.text"]
+        for number in (1, 2, 3):
+            text = text.replace(f"{'Attached':41} Ethernet1/{number}", f"{'Attached':41} {port}  ")
+        return {**answer, "nxos-fib.text": text}
+
+    check_fabric(tmp_path, without)
+
+
+def test_an_attached_network_on_no_port_is_told(tmp_path):
+    answer = answers(LAB[0])
+    answer["nxos-fib.text"] += "10.9.9.0/24          Attached\n"
+    device = read(NXOS, tmp_path, LAB[0], answer)
+    assert not device.unexpected
+    assert device.remarks == ("1 attached networks, such as 10.9.9.0/24, are on no known port",)
+    assert {str(r.network): r.hops for r in device.routes}["10.9.9.0/24"] == ()
+
+
+def test_routes_that_hardware_has_in_part_are_told(tmp_path):
+    answer = answers(LAB[0])
+    text = answer["nxos-fib.text"].replace("Ethernet1/2\n", f"Ethernet1/2 {'':40}Yes\n")
+    answer["nxos-fib.text"] = text
+    device = read(NXOS, tmp_path, LAB[0], answer)
+    assert not device.unexpected
+    (told,) = device.remarks
+    assert told == "hardware has 2 routes only in part, such as 10.0.12.0/30"
+    assert len({str(r.network): r for r in device.routes}["10.1.2.0/24"].hops) == 2
+
+
+def test_a_long_row_in_two_lines(tmp_path):
+    answer = answers(LAB[0])
+    answer["nxos-fib6.text"] += "2001:db8:0:1:2:3:4:0/112\n     2001:db8::1   Ethernet1/1\n"
+    device = read(NXOS, tmp_path, LAB[0], answer)
+    assert not device.unexpected
+    assert [str(hop.gateway) for hop in device.routes[-1].hops] == ["2001:db8::1"]
+
+
+@pytest.mark.parametrize("gateway", ["10.0.12.x", "10.0.12.2   \x1b[2J"])
+def test_a_group_with_an_odd_member_leads_nowhere(gateway, tmp_path):
+    answer = answers(LAB[0])
+    answer["nxos-fib.text"] = answer["nxos-fib.text"].replace("10.0.12.2 ", f"{gateway} ")
+    device = read(NXOS, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert line.isprintable()
+    assert {str(r.network): r.hops for r in device.routes}["10.1.2.0/24"] == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "up"),
+    [
+        ({"svi_line_proto": "down", "svi_admin_state": "administratively down"}, False),
+        ({"svi_line_proto": "administratively down"}, False),
+        ({"svi_admin_state": "administratively down"}, False),
+        ({"svi_line_proto": "up", "svi_admin_state": "up"}, True),
+    ],
+)
+def test_states_of_vlan_ports(row, up, tmp_path):
+    answer = answers(LAB[0])
+    ports = answer["nxos-interfaces.json"]["TABLE_interface"]["ROW_interface"]
+    address = {"svi_ip_addr": "10.9.0.1", "svi_ip_mask": "24"}
+    ports.append({"interface": "Vlan7", **row, **address})
+    device = read(NXOS, tmp_path, LAB[0], answer)
+    assert not device.unexpected
+    assert [(p.name, p.up) for p in device.interfaces[3:]] == [("Vlan7", up)]
+    assert str(device.interfaces[3].addresses[0]) == "10.9.0.1/24"
+
+
+def test_odd_rows_of_ports_and_neighbours_are_counted(tmp_path):
+    answer = answers(LAB[0])
+    ports = answer["nxos-interfaces.json"]["TABLE_interface"]["ROW_interface"]
+    ports[0]["state"] = "sideways"
+    ports[1]["eth_ip_addr"], ports[2]["eth_bw"] = "10.0.0.999", "fast"
+    heard = answer["nxos-lldp.json"]["TABLE_nbor_detail"]["ROW_nbor_detail"]
+    del heard[1]["port_id"]
+    device = read(NXOS, tmp_path, LAB[0], answer)
+    of_ports, of_neighbours = device.unexpected
+    assert "unknown state 'sideways'; this row and 2 more left out" in of_ports
+    assert "expected the key 'port_id'; this row left out" in of_neighbours
+    assert [(p.name, len(p.addresses), p.bits_per_second) for p in device.interfaces] == [
+        ("Ethernet1/2", 0, 10**11), ("Ethernet1/3", 1, 0)]  # fmt: skip
+    assert [n.port for n in device.advertised] == ["Ethernet1/1"]
+
+
+@pytest.mark.parametrize("suffix", ["nxos-arp.json", "nxos-lldp.json", "nxos-interfaces.json"])
+def test_an_answer_of_which_nothing_is_understood_says_so(suffix, tmp_path):
+    device = read(NXOS, tmp_path, LAB[0], {**answers(LAB[0]), suffix: {"body": "x"}})
+    (line,) = device.unexpected
+    assert suffix in line and "expected" in line

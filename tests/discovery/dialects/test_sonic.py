@@ -143,7 +143,9 @@ def test_odd_routes(change, told, tmp_path):
     (line,) = device.unexpected
     assert line.startswith("`sonic-db-dump -n ASIC_DB -y`: leaf1.sonic-asic.json: .ASIC_STATE")
     assert told in line
-    assert (device.tables_read, len(device.advertised)) == (False, 2)
+    assert (device.tables_read, len(device.advertised)) == (True, 2)
+    hops = {str(r.network): len(r.hops) for r in device.routes}
+    assert (hops["10.1.2.0/24"], hops["10.1.1.0/24"]) == (0, 1)
 
 
 def test_weights_lags_vlans_vrfs_and_adaptive_routing(tmp_path):
@@ -176,3 +178,80 @@ def test_weights_lags_vlans_vrfs_and_adaptive_routing(tmp_path):
     told = " ".join(device.remarks)
     for words in ("2 virtual routers", "adaptive routing", "PortChannel1 joins Ethernet0"):
         assert words in told
+
+
+# Objects without attributes, and odd entries: one costs itself, never the database.
+
+
+def test_objects_without_attributes_that_nothing_names(tmp_path):
+    """Redis holds such an object as `{"NULL": "NULL"}`: the default VLAN of every switch is one."""
+
+    def with_nulls(switch):
+        answer = answers(switch)
+        for kind in ("VLAN", "HOSTIF", "LAG", "LAG_MEMBER", "NEXT_HOP", "NEXT_HOP_GROUP", "HASH",
+                     "NEXT_HOP_GROUP_MEMBER", "ROUTER_INTERFACE", "VIRTUAL_ROUTER"):  # fmt: skip
+            answer["sonic-asic.json"][f"ASIC_STATE:SAI_OBJECT_TYPE_{kind}:oid:0x99"] = hashed(
+                NULL="NULL"
+            )
+        answer["sonic-appl.json"]["VLAN_TABLE:Vlan1"] = hashed(NULL="NULL")
+        return answer
+
+    check_fabric(tmp_path, with_nulls)
+
+
+@pytest.mark.parametrize("kind", ["NEXT_HOP", "ROUTER_INTERFACE", "NEXT_HOP_GROUP"])
+def test_routes_over_objects_without_attributes_lead_nowhere(kind, tmp_path):
+    answer = answers(LAB[0])
+    asic = answer["sonic-asic.json"]
+    key = next(k for k in asic if k.startswith(f"ASIC_STATE:SAI_OBJECT_TYPE_{kind}:"))
+    asic[key] = hashed(NULL="NULL")
+    device = read(SONIC, tmp_path, LAB[0], answer)
+    assert device.tables_read
+    (line,) = device.unexpected
+    assert "expected the key 'SAI_" in line
+    assert {str(r.network): r.hops for r in device.routes}["10.1.2.0/24"] == ()
+
+
+def test_a_group_without_members_leads_nowhere(tmp_path):
+    answer = answers(LAB[0])
+    asic = answer["sonic-asic.json"]
+    for key in [k for k in asic if "GROUP_MEMBER" in k]:
+        del asic[key]
+    device = read(SONIC, tmp_path, LAB[0], answer)
+    assert not device.unexpected
+    assert {str(r.network): r.hops for r in device.routes}["10.1.2.0/24"] == ()
+
+
+def test_the_main_table_is_that_of_the_router_of_the_switch(tmp_path):
+    answer = answers(LAB[0])
+    asic = answer["sonic-asic.json"]
+    key = "ASIC_STATE:SAI_OBJECT_TYPE_SWITCH:oid:0x21000000000000"
+    asic[key]["value"]["SAI_SWITCH_ATTR_DEFAULT_VIRTUAL_ROUTER_ID"] = VR
+    asic |= [route("10.7.0.0/16", vr="oid:0x3000000000001", NEXT_HOP_ID=oid(6, 1))]
+    device = read(SONIC, tmp_path, LAB[0], answer)
+    networks = {str(r.network) for r in device.routes}
+    assert "10.1.2.0/24" in networks and "10.7.0.0/16" not in networks
+    assert "2 virtual routers" in " ".join(device.remarks)
+
+
+def test_odd_entries_are_counted(tmp_path):
+    answer = answers(LAB[0])
+    appl = answer["sonic-appl.json"]
+    appl["PORT_TABLE:Ethernet0"]["value"]["oper_status"] = "sideways"
+    appl["PORT_TABLE:Ethernet4"]["value"]["speed"] = "fast"
+    appl["NEIGH_TABLE:Ethernet4:10.0.12.2"] = hashed(neigh="00:11", family="IPv4")
+    appl["LLDP_ENTRY_TABLE:Ethernet4"] = {"type": "list", "value": []}
+    device = read(SONIC, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert line.startswith("`sonic-db-dump -n APPL_DB -y`: leaf1.sonic-appl.json: .PORT_TABLE:")
+    assert line.endswith("; this row and 3 more left out")
+    assert [n.port for n in device.advertised] == ["Ethernet0"]
+    assert {p.name: p.bits_per_second for p in device.interfaces}["Ethernet4"] == 0
+
+
+def test_a_database_of_which_nothing_is_understood_says_so(tmp_path):
+    answer = {**answers(LAB[0]), "sonic-appl.json": {"COUNTERS:x": hashed(a="1")}}
+    device = read(SONIC, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert line.endswith("expected keys of PORT_TABLE")
+    assert device.interfaces is None and device.tables_read

@@ -113,14 +113,17 @@ def test_neighbours_cut_between_two_lines_are_half_an_answer(tmp_path):
         (" FIB Table: red", "unknown table 'red'"),
     ],
 )
-def test_odd_lines_leave_the_table_unknown_and_the_rest_is_read(text, told, tmp_path):
+def test_an_odd_line_costs_this_line_and_the_rest_is_read(text, told, tmp_path):
     answer = answers(LAB[0])
     answer["vrp-fib.text"] += text.rstrip() + "\n"
     device = read(VRP, tmp_path, LAB[0], answer)
     (line,) = device.unexpected
     assert line.startswith("`display fib`: leaf1.vrp-fib.text:")
     assert told in line
-    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (False, 3, 2)
+    assert (device.tables_read, len(device.interfaces), len(device.advertised)) == (True, 3, 2)
+    hops = {str(r.network): len(r.hops) for r in device.routes}
+    assert hops.pop("10.9.0.0/16", 0) == 0
+    assert hops == {"10.0.11.0/30": 1, "10.0.12.0/30": 1, "10.1.1.0/24": 1, "10.1.2.0/24": 2}
 
 
 def test_trunks_tunnels_and_black_holes(tmp_path):
@@ -159,3 +162,130 @@ def test_an_answer_of_a_calculator_without_end_takes_no_quadratic_time(piece):
     """A pattern that tries every pair of places would not end here."""
     assert VRP.calculator.port(piece * 1_000_000) is None
     assert VRP.calculator.port(b"Interface" + piece * 1_000_000 + b"x") is None
+
+
+# Lines of other versions, and odd lines: one costs itself, never the answer.
+
+FIRST = "100GE1/0/1 current state : UP (ifindex: 1)"
+
+
+@pytest.mark.parametrize(
+    ("state", "up"),
+    [
+        ("ERROR DOWN(link-flap)", False),
+        ("TRIGGER DOWN (BFD)", False),
+        ("Administratively DOWN", False),
+        ("*down", False),
+        ("STANDBY(x)", False),
+        ("UP ,", True),
+        ("UP (spoofing)", True),
+        ("Up", True),
+    ],
+)
+def test_states_with_their_reasons(state, up, tmp_path):
+    answer = answers(LAB[0])
+    answer["vrp-interfaces.text"] = answer["vrp-interfaces.text"].replace(
+        FIRST, f"100GE1/0/1 current state : {state}"
+    )
+    device = read(VRP, tmp_path, LAB[0], answer)
+    assert not device.unexpected
+    assert [port.up for port in device.interfaces] == [up, True, True]
+    assert {port.bits_per_second for port in device.interfaces} == {10**11}
+
+
+def test_a_port_of_an_unknown_state_is_left_out_with_its_lines(tmp_path):
+    answer = answers(LAB[0])
+    second = "100GE1/0/2 current state : UP (ifindex: 2)"
+    answer["vrp-interfaces.text"] = answer["vrp-interfaces.text"].replace(
+        second, "100GE1/0/2 current state : WARP\x1b[2J"
+    )
+    device = read(VRP, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert line.startswith("`display interface`: leaf1.vrp-interfaces.text:8: unknown state 'WARP")
+    assert line.endswith("; this row left out") and line.isprintable()
+    assert [(p.name, len(p.addresses)) for p in device.interfaces] == [
+        ("100GE1/0/1", 1), ("100GE1/0/3", 1)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "addresses", "odd"),
+    [
+        ("allocated by DHCP, 10.0.11.1/30", ["10.0.11.1/30"], 0),
+        ("negotiated, 10.0.11.1/32", ["10.0.11.1/32"], 0),
+        ("10.0.11.1/30 Sub", ["10.0.11.1/30"], 0),
+        ("10.0.11.1/255.255.255.252", ["10.0.11.1/30"], 0),
+        ("0.0.0.0/24", [], 0),
+        ("unnumbered, using address of LoopBack0(10.9.9.9/32)", [], 0),
+        ("negotiated", [], 0),
+        ("somewhere", [], 1),
+        ("10.0.11.999/30", [], 1),
+    ],
+)
+def test_addresses_however_they_are_given(text, addresses, odd, tmp_path):
+    answer = answers(LAB[0])
+    answer["vrp-interfaces.text"] = answer["vrp-interfaces.text"].replace("10.0.11.1/30", text)
+    device = read(VRP, tmp_path, LAB[0], answer)
+    assert [str(one) for one in device.interfaces[0].addresses] == addresses
+    assert len(device.unexpected) == odd
+    assert not device.remarks
+
+
+@pytest.mark.parametrize(
+    "head", ["has 1 neighbors:", "has 1 neighbor:", "has 1 neighbor(s)", "Has 1 Neighbours:"]
+)
+def test_heads_of_neighbours(head, tmp_path):
+    def renamed(switch):
+        answer = answers(switch)
+        heard = answer["vrp-lldp.text"].replace("has 1 neighbor(s):", head)
+        return {**answer, "vrp-lldp.text": f"<{switch.name}>\n{heard}NULL0 has 0 neighbors\n"}
+
+    check_fabric(tmp_path, renamed)
+
+
+def test_neighbours_below_a_head_that_is_not_understood_are_of_no_port(tmp_path):
+    answer = answers(LAB[0])
+    answer["vrp-lldp.text"] = answer["vrp-lldp.text"].replace("100GE1/0/2 has", "100GE1/0/2 had")
+    device = read(VRP, tmp_path, LAB[0], answer)
+    assert [(n.port, n.system) for n in device.advertised] == [("100GE1/0/1", "spine1")]
+    (line,) = device.unexpected
+    assert "expected no further neighbour of 100GE1/0/1; this row left out" in line
+
+
+def test_an_answer_without_a_line_that_is_understood_says_so(tmp_path):
+    answer = {**answers(LAB[0]), "vrp-lldp.text": "PORT 1 SEES leaf9\n"}
+    device = read(VRP, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert "expected 'PORT has 1 neighbor(s):', found 'PORT 1 SEES leaf9'" in line
+    assert device.advertised is None
+
+
+@pytest.mark.parametrize("key", ["Management address", "Management address value"])
+def test_management_addresses(key, tmp_path):
+    answer = answers(LAB[0])
+    chassis = "Chassis type                       :MAC Address\n"
+    answer["vrp-lldp.text"] = answer["vrp-lldp.text"].replace(
+        chassis, f"{chassis}Management address type :ipv4\n{key} :203.0.113.2\n", 1
+    )
+    device = read(VRP, tmp_path, LAB[0], answer)
+    assert [n.addresses for n in device.advertised] == [("203.0.113.2",), ()]
+
+
+def test_flags_that_a_legend_explains(tmp_path):
+    answer = answers(LAB[0])
+    legend = "             L - Vlink Route\n             E - Echo Route,    V - Virtual Route\n---"
+    fib = answer["vrp-fib.text"].replace("---", legend, 1).replace("Routes: 9", "Routes: 10")
+    answer["vrp-fib.text"] = fib + row("10.5.0.0/16", "10.0.11.2", "DGUL", "100GE1/0/1")
+    device = read(VRP, tmp_path, LAB[0], answer)
+    assert not device.unexpected
+    assert device.routes[-1].hops[0].usable
+
+
+def test_a_group_with_an_odd_member_leads_nowhere(tmp_path):
+    """Without the member, all its packets would take the other."""
+    answer = answers(LAB[0])
+    answer["vrp-fib.text"] = answer["vrp-fib.text"].replace("10.0.12.2 ", "10.0.12.x ")
+    device = read(VRP, tmp_path, LAB[0], answer)
+    (line,) = device.unexpected
+    assert "found '                     10.0.12.x" in line
+    assert device.tables_read and len(device.routes) == 4
+    assert {str(r.network): r.hops for r in device.routes}["10.1.2.0/24"] == ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 import pytest
 from answers import recorded, routers_of
@@ -251,3 +252,68 @@ def test_rules_that_are_none(content, tmp_path):
     file.write_text(content)
     with pytest.raises(UsageError, match="r1.rule.json: not the output of `ip -j rule`"):
         policies_of(file, "IPv4")
+
+
+# Rows that a reader of answers leaves out, and routes with another header.
+
+
+def saved(folder, **tables):
+    for name, table in tables.items():
+        (folder / f"r.{name}.json").write_text(json.dumps(table))
+    return folder
+
+
+ROUTES = [
+    {"dst": "10.0.0.0/31", "dev": "swp1", "prefsrc": "10.0.0.0"},
+    {"dst": "10.2.0.0/16", "gateway": "10.0.0.1", "dev": "swp1"},
+]
+
+
+@pytest.mark.parametrize(
+    "encap",
+    [
+        {"encap": "seg6", "mode": "encap", "segs": ["2001:db8::1"]},
+        {"encap": "mpls", "label": "100"},
+        {"encap": "ip", "dst_addr": "192.0.2.1"},
+        {"encap": "seg6local", "action": "End"},
+    ],
+)
+@pytest.mark.parametrize("where", ["route", "nexthops", "nexthop"])
+def test_routes_with_another_header_are_no_networks_and_no_plain_next_hops(encap, where, tmp_path):
+    odd = {"gateway": "10.0.0.1", "dev": "swp1"} if encap["encap"] == "mpls" else {"dev": "swp1"}
+    hop = {**encap, **odd, "flags": []}
+    route: dict[str, Any] = {"dst": "10.9.0.0/16"}
+    if where == "nexthops":
+        route["nexthops"] = [hop, {"gateway": "10.0.0.3", "dev": "swp2", "flags": []}]
+    else:
+        route |= {"nhid": 5} if where == "nexthop" else hop
+    nexthops = [{"id": 5, **hop}] if where == "nexthop" else []
+    device = read_device(saved(tmp_path, route=[*ROUTES, route], nexthop=nexthops), "r")
+    first, *others = device.routes[-1].hops
+    assert (first.device, first.usable) == ("", False)
+    assert not device.routes[-1].connected
+    assert [other.usable for other in others] == ([True] if where == "nexthops" else [])
+    assert device.remarks == ("1 next hops add a label or a tunnel header: not used",)
+
+
+def test_an_odd_row_costs_this_row_where_the_reading_is_not_strict(tmp_path):
+    rows = [{"dst": "10.9.0.0/16", "gateway": "10.0.0.x"}, {"dst": "x", "dev": "swp1"}, 7]
+    links = [{"ifname": "swp1", "flags": ["LOWER_UP"]}, {"flags": []}]
+    saved(tmp_path, route=[*ROUTES, *rows], addr=links, neigh=[{"dev": 1}])
+    with pytest.raises(UsageError, match=r"\[2\]\.gateway"):
+        read_device(tmp_path, "r")
+    device = read_device(tmp_path, "r", strict=False)
+    assert [(str(r.network), len(r.hops)) for r in device.routes] == [
+        ("10.0.0.0/31", 1), ("10.2.0.0/16", 1), ("10.9.0.0/16", 0)]  # fmt: skip
+    assert [port.name for port in device.interfaces] == ["swp1"]
+    of_routes, of_ports, of_neighbours = device.unexpected
+    assert of_routes.startswith("r.route.json: [2].gateway")
+    assert of_routes.endswith("; this row and 2 more left out")
+    assert of_ports.endswith("missing required field `ifname`; this row left out")
+    assert of_neighbours.startswith("r.neigh.json: not the output of `ip -j neigh`: [0]")
+
+
+def test_a_table_of_odd_rows_alone_is_unreadable(tmp_path):
+    saved(tmp_path, route=[{"dst": "10.9.0.0/16", "gateway": "10.0.0.x"}])
+    with pytest.raises(UsageError, match=r"\[0\]\.gateway"):
+        read_device(tmp_path, "r", strict=False)
