@@ -59,8 +59,8 @@ def counted_flows(
 
     run: also asks the switches for their port counters before and after; the growth is returned.
     """
-    from ..discovery.counter_readings import read_counters_now
     from ..discovery.dialects.linux import LINUX
+    from ..discovery.dialects.registry import read_counters_now
     from ..discovery.port_counters import growth
 
     switches = fabric.nodes.names[: fabric.switches]

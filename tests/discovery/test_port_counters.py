@@ -8,8 +8,7 @@ import pytest
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.discovery.asking import Said
-from rocescope.discovery.counter_readings import read_counters_now
-from rocescope.discovery.dialects.registry import DIALECTS
+from rocescope.discovery.dialects.registry import DIALECTS, read_counters_now
 from rocescope.discovery.port_counters import Bytes, Port, growth, read_counters
 
 # Readings of port counters.
