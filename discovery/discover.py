@@ -15,9 +15,10 @@ from ..analyzer.errors import UsageError
 from ..analyzer.saved_file import MAX_BYTES
 from ..analyzer.words import printable
 from ..kernels.kernel import Int32s, Ints
+from ..replay.fabrics.cables import LLDP, NO_MAC, Note
 from ..replay.fabrics.devices import Device
 from ..replay.fabrics.fabric import Fabric, edge_switches
-from ..replay.fabrics.topology import LLDP, NO_MAC, Assembled, Note, assemble
+from ..replay.fabrics.topology import Assembled, assemble
 from ..replay.flows.checks import DEAD_END, LOOP, depths_to, next_switches
 from ..replay.hashing.settings import HashSettings
 from ..version import VERSION

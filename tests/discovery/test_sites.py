@@ -19,9 +19,10 @@ from fabric_walking import hops, next_nodes
 
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.folder import read_folder
+from rocescope.replay.fabrics.cables import LLDP
 from rocescope.replay.fabrics.files import yaml_bytes
 from rocescope.replay.fabrics.parse import parse_fabric
-from rocescope.replay.fabrics.topology import LLDP, Reread, assemble
+from rocescope.replay.fabrics.topology import Reread, assemble
 from rocescope.replay.hashing.settings import HashSettings
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from traced_lab import ways_of
 
 from rocescope.analyzer.errors import UsageError
+from rocescope.replay.fabrics.cables import find_links
 from rocescope.replay.fabrics.devices import Carriers, connected_networks, owners
 from rocescope.replay.fabrics.files import json_bytes, yaml_bytes
 from rocescope.replay.fabrics.linux_tables import read_device, read_devices
@@ -24,7 +25,6 @@ from rocescope.replay.fabrics.topology import (
     Router,
     Topology,
     assemble,
-    find_links,
     find_topology,
 )
 from rocescope.replay.flows.checks import check_fabric
