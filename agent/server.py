@@ -171,7 +171,6 @@ def _bound(listening: Listening, tls: ssl.SSLContext | None) -> _Http:
 
 
 class _Http(HTTPServer):
-    allow_reuse_address = True
     request_queue_size = 64
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
@@ -187,6 +186,8 @@ class _Http(HTTPServer):
         """Without a name lookup, which may hang."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # Connections that have just ended do not keep the port from the next agent.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "rocescope", self.server_address[1]

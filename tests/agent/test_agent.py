@@ -329,6 +329,18 @@ def test_port_in_use(server):
         Server(Listening("127.0.0.1", server.port))
 
 
+def test_the_port_is_free_again_when_a_server_has_ended():
+    """The side that ends a connection first keeps its port in TIME_WAIT for a minute."""
+    first = Server(Listening("127.0.0.1", 0))
+    first.start(answer)
+    assert get(first.port)[0] == 200
+    first.close()
+    again = Server(Listening("127.0.0.1", first.port))
+    again.start(answer)
+    assert get(again.port)[0] == 200
+    again.close()
+
+
 def test_address_that_is_not_here():
     with pytest.raises(RocescopeError, match="cannot assign requested address"):
         Server(Listening("192.0.2.1", 0, without_tls=True))
