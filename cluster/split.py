@@ -13,7 +13,7 @@ import numpy as np
 
 from ..analyzer.decode.control import CmMessage
 from ..analyzer.decode.decoder import Source
-from ..analyzer.decode.merge import Limit, Marked, cuts, marks_in, marks_of
+from ..analyzer.decode.merge import Limit, Marked, cuts, marks_in, marks_of, steps_back
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.filtering.compiler import Filter
 from ..analyzer.measures.series import Totals
@@ -169,7 +169,7 @@ class _Split:
 
     def _add(self, table: PacketTable, messages: list[CmMessage]) -> None:
         number = len(self._rows)
-        if self._sorts and bool(np.any(np.diff(table.time_ns) < 0)):  # as `decode.merge` does
+        if self._sorts and steps_back(table.time_ns):  # as `decode.merge` does
             table = table.take(np.argsort(table.time_ns, kind="stable"))
         registry = self._registry
         self._cm += [(number, message) for message in messages]
