@@ -126,9 +126,10 @@ def test_captures_are_merged_by_time(tmp_path):
 
 def test_captures_with_the_largest_time_are_merged(tmp_path):
     last = (1 << 63) - 1
+    packet = frames_of(data("c13_rc_write_rdmacm_ipv4.atB"))[100][2]
     files = []
     for name, times in (("x", (5, last)), ("y", (last, last))):
-        frames = [Frame(time, bytes(60)) for time in times]
+        frames = [Frame(time, packet) for time in times]
         files.append(write_pcapng(tmp_path / f"{name}.pcapng", frames))
     path, done = exported(tmp_path, files)
     assert done.frames == 4 and [frame[0] for frame in frames_of(path)] == [5, last, last, last]
