@@ -284,6 +284,28 @@ def test_slow_readers_do_not_keep_others_away(monkeypatch):
     server.close()
 
 
+def test_half_requests_make_room_for_others(server):
+    """The oldest goes first; nobody waits until their time is over."""
+    half = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
+    for handle in half:
+        handle.sendall(b"GET /x HTT")
+    for _ in range(5):
+        assert get(server.port)[0] == 200
+    newest = half[-1]
+    newest.sendall(b"P/1.1\r\n\r\n")
+    assert newest.recv(12) == b"HTTP/1.1 200"
+    for handle in half:
+        handle.close()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_other_methods_are_not_allowed(server, method):
+    status, body, response = get(server.port, "/x", method)
+    assert (status, body) == (405, "method not allowed\n")
+    assert (response.headers["Allow"], response.version) == ("GET, HEAD", 11)
+    assert b"405" in raw(server.port, b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\nhello")
+
+
 def test_many_readers(server):
     found = []
 
