@@ -142,10 +142,12 @@ def _run_command(words: list[str]) -> object:
 
 
 def _open_closed_streams() -> None:
-    """Redirect standard output and error to /dev/null if the caller has closed them (`>&-`)."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))
+    """Streams for those that the caller has closed (`>&-`): writing standard output fails, as
+    nobody would get the results; messages go nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
 
 
 def _abandon_output() -> None:

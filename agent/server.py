@@ -304,7 +304,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = f"{status.phrase.lower()}\n".encode()
         self._send(Answer(body, status=status, headers=(("Allow", "GET, HEAD"),)))
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse  # noqa: N815
 
     def _answer(self) -> Answer:
         try:

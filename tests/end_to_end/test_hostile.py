@@ -129,7 +129,12 @@ def test_standard_streams_that_are_full_or_closed(small: Path) -> None:
         done = shell(f"rocescope analyze {small} {options} > /dev/full")
         assert done.returncode == 1
         assert "cannot write standard output: no space left" in one_line(done.stderr)
-    assert shell(f"rocescope analyze {small} >&-").stderr == ""
+    for options in ("", "--format json", "--format csv"):
+        done = shell(f"rocescope analyze {small} {options} >&-")
+        assert done.returncode == 1
+        assert "cannot write standard output: bad file descriptor" in one_line(done.stderr)
+    done = shell(f"rocescope analyze {small} -o {small}.json >&-")
+    assert (done.returncode, done.stderr) == (0, "")
     done = shell(f"rocescope analyze {small}.missing 2>&-")
     assert (done.returncode, done.stdout) == (4, "")
     done = shell("rocescope analyze - <&-")
