@@ -99,14 +99,34 @@ def test_old_readings_are_not_healthy(readings, monkeypatch):
 
 def test_slow_readings_are_recent_for_longer(readings, monkeypatch):
     agent = Agent(readings, 0.1)
-    cpu = iter([0.0, 0.5])
+    cpu = iter([0.0, 0.2])
     monkeypatch.setattr(under_test.time, "thread_time", lambda: next(cpu))
     agent.run(agent.stop)
-    assert b"rocescope_interval_seconds 30.0" in ask(agent, "/metrics").body
+    assert b"rocescope_interval_seconds 12.0" in ask(agent, "/metrics").body
     now = under_test.time.monotonic()
-    for age, status in ((80, 200), (110, 503)):
+    for age, status in ((40, 200), (50, 503)):
         monkeypatch.setattr(under_test.time, "monotonic", lambda age=age: now + age)
         assert ask(agent, "/healthy").status == status
+
+
+def test_a_burst_keeps_readings_at_most_15_seconds_apart_and_is_said(readings, monkeypatch):
+    agent = Agent(readings, 1)
+    assert b"rocescope_slow_readings 0.0" in ask(agent, "/metrics").body
+    cpu = iter([0.0, 1.75, 10.0, 10.001])
+    monkeypatch.setattr(under_test.time, "thread_time", lambda: next(cpu))
+    monkeypatch.setattr(agent._stopping, "wait", lambda seconds: bool(said))
+    said = []
+    agent.run(lambda: said.extend(readings.trouble()))
+    metrics = ask(agent, "/metrics").body
+    assert b"rocescope_interval_seconds 15.0" in metrics
+    assert b"rocescope_slow_readings 1.0" in metrics
+    assert len(said) == 1 and "readings are up to 15 s apart, not 1 s" in said[0]
+    said.clear()
+    agent.run(lambda: said.append(1))
+    limits = msgspec.json.decode(ask(agent, "/diagnosis").body)["limits"]
+    assert any("readings are up to 15 s apart" in line for line in limits)
+    assert readings.trouble() == []
+    assert b"rocescope_slow_readings 0.0" in ask(agent, "/metrics").body
 
 
 def test_it_reads_until_it_is_stopped(readings, monkeypatch):
