@@ -10,10 +10,12 @@ import errno
 import gc
 import os
 import re
+import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import NoReturn
 
 from .analyzer.errors import RocescopeError
@@ -25,6 +27,7 @@ _ENDLESS_NUMBER = re.compile(r"\d{1000}")
 _TOO_LONG = "Exceeds the limit ("
 """Begin of Python's message about such a number."""
 INTERRUPTED = 130
+TERMINATED = 143
 BROKEN_PIPE = 141
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN)
 """Errors of writing standard output; any other error has another cause."""
@@ -37,7 +40,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Keeps numpy's linear algebra, which is not used, from starting a thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.pop("NUMBA_DISABLE_JIT", None)  # kernels exist only as machine code
-    _leave(run(list(sys.argv[1:] if arguments is None else arguments)))
+    terminated = _end_as_interrupted()
+    code = run(list(sys.argv[1:] if arguments is None else arguments))
+    _leave(TERMINATED if code == INTERRUPTED and terminated() else code)
+
+
+def _end_as_interrupted() -> Callable[[], bool]:
+    """From now on SIGTERM does what Ctrl-C does at that time; returns whether one has come.
+
+    A SIGTERM that is ignored or handled from the start stays so.
+    """
+    came = threading.Event()
+
+    def end(_number: int, frame: FrameType | None) -> None:
+        came.set()
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):  # a shell starts background jobs with SIGINT ignored
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
+
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        with suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, end)
+    return came.is_set
 
 
 def run(arguments: list[str]) -> int:
@@ -117,10 +142,12 @@ def _run_command(words: list[str]) -> object:
 
 
 def _open_closed_streams() -> None:
-    """Redirect standard output and error to /dev/null if the caller has closed them (`>&-`)."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))
+    """Streams for those that the caller has closed (`>&-`): writing standard output fails, as
+    nobody would get the results; messages go nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")
 
 
 def _abandon_output() -> None:

@@ -27,6 +27,14 @@ _STALE_INTERVALS, _STALE_S = 3, 10.0
 _DEFAULT_TOP = 20
 _MOST_SHARE = 60
 """A reading that takes long is repeated after this many times as long: 1.7 percent of a core."""
+_MOST_PAUSE_S = 15.0
+"""But not later: a burst of flows must not hide what follows it."""
+_SLOW = 2
+"""Readings so many times further apart than asked for are said."""
+_SLOWLY = (
+    "there are so many flows that readings are up to {:g} s apart, not {:g} s: findings come later,"
+    " and shorter faults may be missed"
+)
 _INDEX = b"""rocescope agent
 /metrics            Prometheus and OpenMetrics
 /flows?top=20       the worst flows, as JSON
@@ -88,8 +96,11 @@ class Agent:
                 if self._record is not None:
                     self._record(finding)
             self._snapshot = self._taken()
+            pause_s = min(_MOST_SHARE * (time.thread_time() - spent), _MOST_PAUSE_S)
+            self._pause_s = max(self._interval_s, pause_s)
+            slow = self._pause_s > _SLOW * self._interval_s
+            self._readings.slow = _SLOWLY.format(_MOST_PAUSE_S, self._interval_s) if slow else ""
             check()
-            self._pause_s = max(self._interval_s, _MOST_SHARE * (time.thread_time() - spent))
             if self._readings.all_gone:
                 raise CaptureError("all interfaces have disappeared or lost their probes")
 
@@ -147,7 +158,8 @@ class Agent:
                 body = encode(_Collected(partial(families, snapshot.state)))
                 snapshot.encoded[content_type] = body
             age = time.monotonic() - snapshot.read_at
-            now = encode(_Collected(partial(_now, age, self._pause_s, self._process)))
+            paces = self._pause_s, self._interval_s
+            now = encode(_Collected(partial(_now, age, *paces, self._process)))
         return Answer(now.removesuffix(_END) + body, content_type)
 
 
@@ -162,7 +174,9 @@ class _Collected(CollectorRegistry):
         return self._collect()
 
 
-def _now(age_s: float, pause_s: float, process: CollectorRegistry) -> list[Metric]:
+def _now(
+    age_s: float, pause_s: float, interval_s: float, process: CollectorRegistry
+) -> list[Metric]:
     """What is true at the time of a request."""
     age = GaugeMetricFamily(
         "rocescope_data_age_seconds", "Time since the last reading", value=round(age_s, 3)
@@ -172,7 +186,12 @@ def _now(age_s: float, pause_s: float, process: CollectorRegistry) -> list[Metri
         "Time between readings: --interval, or longer where a reading takes long",
         value=round(pause_s, 3),
     )
-    return [age, pause, *process.collect()]
+    slow = GaugeMetricFamily(
+        "rocescope_slow_readings",
+        "1: readings take so long that they are further apart than --interval asks for",
+        value=int(pause_s > _SLOW * interval_s),
+    )
+    return [age, pause, slow, *process.collect()]
 
 
 def _json(record: msgspec.Struct) -> Answer:

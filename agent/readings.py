@@ -81,6 +81,8 @@ class Readings:
         self._interfaces = list(self._of)
         self._source, self._adapters, self._recorder = source, adapters, recorder
         self._notes = list(notes)
+        self.slow = ""
+        """What the one who reads says where readings are far apart."""
         taps = [] if source is None else source.taps
         self.places = [Place(interface.label, direction) for interface, direction in taps]
         """The taps of the probes."""
@@ -346,10 +348,11 @@ class Readings:
         )
 
     def trouble(self) -> list[str]:
-        """What has failed in the agent itself."""
-        if self._recorder is None or not self._recorder.error:
-            return list(self._notes)
-        return [*self._notes, f"recording has ended: {self._recorder.error}"]
+        """What has failed in the agent itself, or limits it."""
+        lines = [*self._notes, self.slow] if self.slow else list(self._notes)
+        if self._recorder is not None and self._recorder.error:
+            lines.append(f"recording has ended: {self._recorder.error}")
+        return lines
 
     def _limits(self) -> list[str]:
         lines = [*self.trouble(), *self._findings.undecided]

@@ -24,6 +24,8 @@ _CONNECTIONS = 16
 _SECONDS = 15.0
 """A connection may last so long, however slowly it sends or reads."""
 _POLL_S = 0.2
+_MOST_BODY = 1 << 16
+"""Of a request that is refused, in bytes."""
 _TEXT = "text/plain; charset=utf-8"
 
 
@@ -43,6 +45,7 @@ class Answer:
     body: bytes
     content_type: str = _TEXT
     status: HTTPStatus = HTTPStatus.OK
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +173,20 @@ def _bound(listening: Listening, tls: ssl.SSLContext | None) -> _Http:
         raise RocescopeError(f"{where}: {(error.strerror or str(error)).lower()}") from None
 
 
+@dataclass(slots=True, eq=False)
+class _Connection:
+    request: socket.socket
+    began: float
+    answering: bool = False
+    """Its request is complete, and its answer is not ready: nobody waits for the reader."""
+
+    def end(self) -> None:
+        """What waits for the reader fails, and the thread ends."""
+        with suppress(OSError):
+            self.request.shutdown(socket.SHUT_RDWR)
+
+
 class _Http(HTTPServer):
-    allow_reuse_address = True
     request_queue_size = 64
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
@@ -180,35 +195,45 @@ class _Http(HTTPServer):
         self.answer: Callable[[Request], Answer] = lambda _: Answer(b"")
         self._tls = tls
         self._lock = threading.Lock()
-        self._began: dict[socket.socket, float] = {}
+        self._open: dict[object, _Connection] = {}
+        """By the address of the reader; the oldest comes first."""
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
         """Without a name lookup, which may hang."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        # Connections that have just ended do not keep the port from the next agent.
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "rocescope", self.server_address[1]
 
     def process_request(self, request: Any, client_address: object) -> None:
-        """In a thread, if there are not too many; others are closed."""
+        """In a thread. If there are too many, the oldest that waits for its reader makes room."""
         with self._lock:
-            if len(self._began) >= _CONNECTIONS:
-                self.shutdown_request(request)
-                return
-            self._began[request] = time.monotonic()
+            if len(self._open) >= _CONNECTIONS:
+                waiting = [key for key, one in self._open.items() if not one.answering]
+                if not waiting:
+                    self.shutdown_request(request)
+                    return
+                self._open.pop(waiting[0]).end()
+            connection = _Connection(request, time.monotonic())
+            self._open[client_address] = connection
         serve = threading.Thread(
-            target=self._serve, args=(request, client_address), name="rocescope-get", daemon=True
+            target=self._serve,
+            args=(connection, client_address),
+            name="rocescope-get",
+            daemon=True,
         )
         try:
             serve.start()
         except RuntimeError:  # no more threads: the server continues
-            with self._lock:
-                del self._began[request]
+            self._forget(connection, client_address)
             self.shutdown_request(request)
 
-    def _serve(self, request: socket.socket, client_address: object) -> None:
+    def _serve(self, connection: _Connection, client_address: object) -> None:
+        request = connection.request
         try:
             request.settimeout(_SECONDS)
             # OSError, ssl.SSLError: the reader has gone or speaks something else.
@@ -219,25 +244,39 @@ class _Http(HTTPServer):
                     with self._tls.wrap_socket(request.dup(), server_side=True) as wrapped:
                         self.finish_request(wrapped, client_address)
         finally:
-            with self._lock:
-                self._began.pop(request, None)
+            self._forget(connection, client_address)
             self.shutdown_request(request)
+
+    def _forget(self, connection: _Connection, client_address: object) -> None:
+        """One that made room may have left its place to another from the same address."""
+        with self._lock:
+            if self._open.get(client_address) is connection:
+                del self._open[client_address]
+
+    def answer_to(self, request: Request, client_address: object) -> Answer:
+        """The answer; meanwhile the connection cannot make room for others."""
+        connection = self._open.get(client_address)
+        if connection is None:
+            return self.answer(request)
+        connection.answering = True
+        try:
+            return self.answer(request)
+        finally:
+            connection.answering = False
 
     def service_actions(self) -> None:
         """End connections that last too long."""
         now = time.monotonic()
         with self._lock:
-            for request, began in self._began.items():
-                if now - began > _SECONDS:
-                    with suppress(OSError):
-                        request.shutdown(socket.SHUT_RDWR)
+            for connection in self._open.values():
+                if now - connection.began > _SECONDS:
+                    connection.end()
 
     def end_connections(self) -> None:
         """End all connections; their threads end with them."""
         with self._lock:
-            for request in self._began:
-                with suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
+            for connection in self._open.values():
+                connection.end()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A reader that has gone is no event."""
@@ -246,6 +285,7 @@ class _Http(HTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Http
     server_version, sys_version = "rocescope", ""
+    protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         """Answer one request."""
@@ -255,6 +295,17 @@ class _Handler(BaseHTTPRequestHandler):
         """The same without the body."""
         self._send(self._answer(), body=False)
 
+    def _refuse(self) -> None:
+        """Nothing can be written here."""
+        # A connection that ends with unread data loses the answer.
+        with suppress(ValueError):
+            self.rfile.read(max(0, min(int(self.headers.get("Content-Length") or 0), _MOST_BODY)))
+        status = HTTPStatus.METHOD_NOT_ALLOWED
+        body = f"{status.phrase.lower()}\n".encode()
+        self._send(Answer(body, status=status, headers=(("Allow", "GET, HEAD"),)))
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _refuse  # noqa: N815
+
     def _answer(self) -> Answer:
         try:
             parts = urlsplit(self.path)
@@ -262,7 +313,8 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             return Answer(b"bad request\n", status=HTTPStatus.BAD_REQUEST)
         try:
-            return self.server.answer(Request(parts.path, query, self.headers.get("Accept") or ""))
+            request = Request(parts.path, query, self.headers.get("Accept") or "")
+            return self.server.answer_to(request, self.client_address)
         except UsageError as error:
             return Answer(f"{error}\n".encode(), status=HTTPStatus.BAD_REQUEST)
         except Exception as error:
@@ -276,6 +328,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
         self.send_header("Connection", "close")
+        for name, value in answer.headers:
+            self.send_header(name, value)
         self.end_headers()
         self.close_connection = True
         if body:

@@ -15,7 +15,7 @@ from ..analyzer.pipeline.captures import BATCH_FRAMES
 from ..analyzer.wire.packets import COLUMNS, U16, U32, PacketTable
 from ..analyzer.wire.registry import Registry, SegmentLists, UsidFormat
 from ..analyzer.wire.taps import MANY_TAPS
-from .split import KEY, Capture, Chunks, MarkedTables, chunks_of
+from .split import KEY, Capture, Chunks, MarkedTables, chunks_of, grants_of
 from .work import Partitions, Plan, Work, damaged, read_columns, read_record
 
 
@@ -195,7 +195,8 @@ class Captures:
             columns["dst"] = self._addresses[source][columns["dst"]]
             columns["tap"] = self._taps[source][columns["tap"]]
             columns["path_evidence"] = self._segments[source][columns["path_evidence"]]
-            table = PacketTable(*(columns[column.name] for column in COLUMNS))
+            named = {column.name: columns[column.name] for column in COLUMNS}
+            table = PacketTable(**named, grants=grants_of(columns))
             keys = np.zeros(len(table), KEY)
             keys["row"] = row
             for start, stop in _runs(table_of_row):

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..analyzer.decode.control import CmMessage
 from ..analyzer.decode.decoder import Source
-from ..analyzer.decode.merge import Limit, Marked, cuts, marks_in, marks_of
+from ..analyzer.decode.grants import GRANT_COLUMNS, GRANT_ROW
+from ..analyzer.decode.merge import Limit, Marked, cuts, marks_in, marks_of, steps_back
 from ..analyzer.errors import UnreadableInput, UsageError
 from ..analyzer.filtering.compiler import Filter
 from ..analyzer.measures.series import Totals
@@ -35,12 +36,16 @@ from .work import (
     write_record,
 )
 
-ROWS = {column.name: column.dtype for column in COLUMNS} | {
+_GRANTS = {f"grant_{column.name}": column.name for column in GRANT_COLUMNS}
+ROWS = {
+    **{column.name: column.dtype for column in COLUMNS},
     "table": np.dtype(np.uint32),
     "row": np.dtype(np.uint32),
+    "is_grant": np.dtype(np.uint8),
+    **{name: GRANT_ROW[field] for name, field in _GRANTS.items()},
 }
-"""Columns of a part: those of packet tables, the table of each row in its capture, and its number
-in the table."""
+"""Columns of a part: those of packet tables, the table of each row in its capture, its number in
+the table, and what it grants."""
 _MOST_PENDING_ROWS = 1 << 20
 
 
@@ -169,7 +174,7 @@ class _Split:
 
     def _add(self, table: PacketTable, messages: list[CmMessage]) -> None:
         number = len(self._rows)
-        if self._sorts and bool(np.any(np.diff(table.time_ns) < 0)):  # as `decode.merge` does
+        if self._sorts and steps_back(table.time_ns):  # as `decode.merge` does
             table = table.take(np.argsort(table.time_ns, kind="stable"))
         registry = self._registry
         self._cm += [(number, message) for message in messages]
@@ -197,7 +202,8 @@ class _Split:
         self._partition_rows += np.diff(bounds)
         for part in np.flatnonzero(np.diff(bounds)).tolist():
             rows = order[bounds[part] : bounds[part + 1]]
-            columns: dict[str, Any] = {name: array[rows] for name, array in table.columns()}
+            picked = table.take(rows)
+            columns: dict[str, Any] = dict(picked.columns()) | _columns_of_grants(picked)
             columns["table"] = np.full(len(rows), number, np.uint32)
             columns["row"] = rows.astype(np.uint32)
             self._writer(part).write(columns)
@@ -238,6 +244,30 @@ class _Split:
             owner_comments=list(source.capture.owner_comments),
             outer_labels=bool(source.decoder.flow_labels.outer),
         )
+
+
+def _columns_of_grants(table: PacketTable) -> dict[str, Any]:
+    """The grants of a table as columns for all its rows."""
+    names = ("is_grant", *_GRANTS)
+    columns: dict[str, Any] = {name: np.zeros(len(table), ROWS[name]) for name in names}
+    if table.grants is not None:
+        rows = table.grants["row"]
+        columns["is_grant"][rows] = 1
+        for name, field in _GRANTS.items():
+            columns[name][rows] = table.grants[field]
+    return columns
+
+
+def grants_of(columns: dict[str, Any]) -> Any:
+    """GRANT_ROW of the rows of a part; None without any."""
+    rows = np.flatnonzero(columns["is_grant"])
+    if not len(rows):
+        return None
+    grants = np.zeros(len(rows), GRANT_ROW)
+    grants["row"] = rows
+    for name, of_grant in _GRANTS.items():
+        grants[of_grant] = columns[name][rows]
+    return grants
 
 
 # The order in which one process would measure the rows of several captures.

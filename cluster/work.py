@@ -60,7 +60,7 @@ def allow_open_files(partitions: int, captures: int) -> None:
 
 T = TypeVar("T")
 
-FORMAT = 4
+FORMAT = 5
 """Of the files; another one is refused."""
 _MAGIC = b"rocescope work\n"
 _DIGEST_BYTES = 32

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
@@ -68,13 +70,22 @@ def _local(text: str, count: str) -> Workers:
     context = multiprocessing.get_context("spawn")
     return Workers(
         int(count),
-        lambda: ProcessPoolExecutor(int(count), mp_context=context, initializer=_ignore_interrupts),
+        lambda: ProcessPoolExecutor(int(count), mp_context=context, initializer=_end_with_parent),
     )
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal; the one that waits for the tasks ends them."""
+def _end_with_parent() -> None:
+    """A worker ends when its parent does, however that ends, and not before: Ctrl-C reaches all
+    processes of a terminal, and the one that waits for the tasks ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, name="rocescope-parent", daemon=True).start()
 
 
 def _dask(address: str) -> Workers:

@@ -20,7 +20,7 @@ Start with: rocescope analyze capture.pcap
 
 Results go to standard output, messages and progress to standard error.
 Exit codes: 0 done, 1 failed, 2 usage, 3 no permission to capture,
-4 unreadable or damaged input, 130 interrupted.
+4 unreadable or damaged input, 130 interrupted, 143 ended by SIGTERM.
 --traceback, with any command, shows the origin of an internal error.
 """
 

@@ -30,6 +30,11 @@ class OrderCounts:
     """Rows older than rows passed on before they arrived."""
 
 
+def steps_back(time_ns: I64) -> int:
+    """Rows with a time below that of the row before. Compared: differences may exceed 64 bits."""
+    return int(np.count_nonzero(time_ns[1:] < time_ns[:-1]))
+
+
 def in_time_order(tables: Iterator[PacketTable], counts: OrderCounts) -> Iterator[PacketTable]:
     """All rows, sorted by time within the waiting limit; equal times stay in order."""
     held = PacketTable.zeros(0)
@@ -39,10 +44,11 @@ def in_time_order(tables: Iterator[PacketTable], counts: OrderCounts) -> Iterato
         if not len(rows):
             yield rows
             continue
-        if bool(np.any(np.diff(rows.time_ns) < 0)):
+        if steps_back(rows.time_ns):
             rows = rows.take(np.argsort(rows.time_ns, kind="stable"))
         counts.late_rows += int(np.searchsorted(rows.time_ns, handed_on_ns))
-        ready = int(np.searchsorted(rows.time_ns, rows.time_ns[-1] - HELD_NS, "right"))
+        until = max(int(rows.time_ns[-1]) - HELD_NS, np.iinfo(np.int64).min)
+        ready = int(np.searchsorted(rows.time_ns, until, "right"))
         ready = max(ready, len(rows) - HELD_ROWS)
         if ready:
             handed_on_ns = max(handed_on_ns, int(rows.time_ns[ready - 1]))
@@ -177,8 +183,7 @@ class _Source:
             table = next(self._tables, None)
             if table is None:
                 return False
-            backwards = int(np.count_nonzero(np.diff(table.time_ns) < 0))
-            if backwards:
+            if backwards := steps_back(table.time_ns):
                 counts.sorted_rows += backwards
                 table = table.take(np.argsort(table.time_ns, kind="stable"))
             counts.late_rows += int(np.searchsorted(table.time_ns, handed_on_ns))

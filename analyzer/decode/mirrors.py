@@ -370,7 +370,9 @@ class LuminaMirror:
         counted = number + np.cumsum(steps)
         self.gaps += int(np.count_nonzero(steps > 1))
         self.late += int(np.count_nonzero(steps < 1))
-        self.backwards += int(np.count_nonzero(np.diff(time_ns, prepend=time) < -BACKWARDS_NS))
+        before = np.concatenate([[time], time_ns[:-1]])
+        back = (before - time_ns).view(np.uint64)  # exact: no two times are 2^64 ns apart
+        self.backwards += int(np.count_nonzero((time_ns < before) & (back > BACKWARDS_NS)))
         self.lowest = min(self.lowest, int(counted.min()))
         self.highest = max(self.highest, int(counted.max()))
         self._last = int(counted[-1]), int(time_ns[-1])

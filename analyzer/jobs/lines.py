@@ -12,6 +12,7 @@ import glob
 import ipaddress
 import os
 import re
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -36,7 +37,7 @@ def named(patterns: Sequence[str]) -> tuple[str, ...]:
     """The files that patterns name, sorted: rotated parts of a log are in order of their age.
 
     Of what a wildcard finds only regular files count: a pipe of somebody else has no end.
-    UsageError for a pattern without a file.
+    UsageError for a pattern without a file, and for a device, which has no end either.
     """
     paths: dict[str, None] = {}
     for pattern in patterns:
@@ -48,8 +49,19 @@ def named(patterns: Sequence[str]) -> tuple[str, ...]:
         ]
         if not names:
             raise UsageError(f"--nccl-log: no file is named {pattern}")
+        for path in names:
+            if _is_device(path):
+                raise UsageError(f"--nccl-log: {path} is a device: give files, pipes or folders")
         paths.update(dict.fromkeys(names))
     return tuple(paths)
+
+
+def _is_device(path: str) -> bool:
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # reading it says why
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
 
 
 def oldest_first(paths: Iterable[str]) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from glob import escape, glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,8 +70,52 @@ def _folder(work: Path | None) -> Iterator[str]:
         yield str(work)
         return
     # On the disk, not in /tmp, which may be memory: rows need about a fifth of the captures.
-    folder = tempfile.mkdtemp(prefix="rocescope-", dir=os.environ.get("TMPDIR", "/var/tmp"))
+    parent = os.environ.get("TMPDIR", "/var/tmp")
+    _remove_abandoned(parent)
+    folder, lock = _made(parent)
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+_PREFIX = "rocescope-tasks-"
+
+
+def _made(parent: str) -> tuple[str, int | None]:
+    """A new folder and its lock, which the kernel drops when this process ends in any way."""
+    while True:
+        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
+        try:
+            lock = _locked(folder)
+        except (FileNotFoundError, BlockingIOError):
+            continue  # another run found it without a lock, and removes it
+        except OSError:  # a file system without locks
+            return folder, None
+        if os.path.isdir(folder):
+            return folder, lock
+        os.close(lock)
+
+
+def _remove_abandoned(parent: str) -> None:
+    """Remove folders of runs of this user that were killed."""
+    for folder in glob(os.path.join(escape(parent), f"{_PREFIX}*")):
+        with suppress(OSError):  # in use, of another user, or gone
+            lock = _locked(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _locked(folder: str) -> int:
+    """A file descriptor that locks a folder of this user; OSError."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(lock).st_uid != os.geteuid():
+            raise PermissionError(folder)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock

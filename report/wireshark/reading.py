@@ -11,6 +11,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from ...analyzer.decode.decoder import Source
+from ...analyzer.decode.merge import rows_up_to
 from ...analyzer.pipeline.captures import CapturePipeline
 from ...analyzer.summary.summarize import Summary
 from ...analyzer.track.batch import OVERTAKEN, REORDERED, TrackedBatch
@@ -84,7 +85,7 @@ def slices(sources: Sequence[Source]) -> Iterator[Slice]:
         waiting = [pending for pending in waiting if pending.refill(alone)]
         if not waiting:
             return
-        limit, index = min((int(p.key[-1]), p.index) for p in waiting if p.key is not None)
+        limit = min((int(p.key[-1]), p.index) for p in waiting if p.key is not None)
         parts, keys, tables, rows_at = [], [], [], []
         for pending in waiting:
             frames, table, order, key = (
@@ -95,7 +96,7 @@ def slices(sources: Sequence[Source]) -> Iterator[Slice]:
             )
             assert frames is not None and table is not None
             assert order is not None and key is not None
-            end = int(np.searchsorted(key, limit + (pending.index <= index)))
+            end = rows_up_to(limit, key, pending.index)
             begin, pending.at = pending.at, max(end, pending.at)
             if end <= begin:
                 continue

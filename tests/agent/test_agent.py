@@ -99,14 +99,34 @@ def test_old_readings_are_not_healthy(readings, monkeypatch):
 
 def test_slow_readings_are_recent_for_longer(readings, monkeypatch):
     agent = Agent(readings, 0.1)
-    cpu = iter([0.0, 0.5])
+    cpu = iter([0.0, 0.2])
     monkeypatch.setattr(under_test.time, "thread_time", lambda: next(cpu))
     agent.run(agent.stop)
-    assert b"rocescope_interval_seconds 30.0" in ask(agent, "/metrics").body
+    assert b"rocescope_interval_seconds 12.0" in ask(agent, "/metrics").body
     now = under_test.time.monotonic()
-    for age, status in ((80, 200), (110, 503)):
+    for age, status in ((40, 200), (50, 503)):
         monkeypatch.setattr(under_test.time, "monotonic", lambda age=age: now + age)
         assert ask(agent, "/healthy").status == status
+
+
+def test_a_burst_keeps_readings_at_most_15_seconds_apart_and_is_said(readings, monkeypatch):
+    agent = Agent(readings, 1)
+    assert b"rocescope_slow_readings 0.0" in ask(agent, "/metrics").body
+    cpu = iter([0.0, 1.75, 10.0, 10.001])
+    monkeypatch.setattr(under_test.time, "thread_time", lambda: next(cpu))
+    monkeypatch.setattr(agent._stopping, "wait", lambda seconds: bool(said))
+    said = []
+    agent.run(lambda: said.extend(readings.trouble()))
+    metrics = ask(agent, "/metrics").body
+    assert b"rocescope_interval_seconds 15.0" in metrics
+    assert b"rocescope_slow_readings 1.0" in metrics
+    assert len(said) == 1 and "readings are up to 15 s apart, not 1 s" in said[0]
+    said.clear()
+    agent.run(lambda: said.append(1))
+    limits = msgspec.json.decode(ask(agent, "/diagnosis").body)["limits"]
+    assert any("readings are up to 15 s apart" in line for line in limits)
+    assert readings.trouble() == []
+    assert b"rocescope_slow_readings 0.0" in ask(agent, "/metrics").body
 
 
 def test_it_reads_until_it_is_stopped(readings, monkeypatch):
@@ -284,6 +304,28 @@ def test_slow_readers_do_not_keep_others_away(monkeypatch):
     server.close()
 
 
+def test_half_requests_make_room_for_others(server):
+    """The oldest goes first; nobody waits until their time is over."""
+    half = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(40)]
+    for handle in half:
+        handle.sendall(b"GET /x HTT")
+    for _ in range(5):
+        assert get(server.port)[0] == 200
+    newest = half[-1]
+    newest.sendall(b"P/1.1\r\n\r\n")
+    assert newest.recv(12) == b"HTTP/1.1 200"
+    for handle in half:
+        handle.close()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_other_methods_are_not_allowed(server, method):
+    status, body, response = get(server.port, "/x", method)
+    assert (status, body) == (405, "method not allowed\n")
+    assert (response.headers["Allow"], response.version) == ("GET, HEAD", 11)
+    assert b"405" in raw(server.port, b"POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\nhello")
+
+
 def test_many_readers(server):
     found = []
 
@@ -327,6 +369,18 @@ def test_requests_while_it_stops(server):
 def test_port_in_use(server):
     with pytest.raises(RocescopeError, match="127.0.0.1 port .* is in use: give another --listen"):
         Server(Listening("127.0.0.1", server.port))
+
+
+def test_the_port_is_free_again_when_a_server_has_ended():
+    """The side that ends a connection first keeps its port in TIME_WAIT for a minute."""
+    first = Server(Listening("127.0.0.1", 0))
+    first.start(answer)
+    assert get(first.port)[0] == 200
+    first.close()
+    again = Server(Listening("127.0.0.1", first.port))
+    again.start(answer)
+    assert get(again.port)[0] == 200
+    again.close()
 
 
 def test_address_that_is_not_here():

@@ -107,6 +107,8 @@ OPTIONS = AnalyzeOptions()
 SENDER, RECEIVER = (str(data(f"i01_write_loss0.5_AtoB.{at}")) for at in ("atA", "atB"))
 ALL = sorted(str(p) for p in DATA.glob("*.pcap*"))
 CLEAN = sorted(str(p) for p in (DATA / "leafspine" / "r01_clean_write").glob("*.pcap*"))
+JOB = sorted(str(p) for p in (DATA / "jobs" / "h4_pipeline_clean").glob("*.pcap.zst"))
+"""Grants name the ranks."""
 UNORDERED = [str(DATA / "hostile" / name) for name in ("wild_time.pcapng.zst", "set_back.pcap.zst")]
 
 
@@ -131,8 +133,9 @@ def check(tmp_path: Path, paths: list[str], options: AnalyzeOptions, partitions:
         (UNORDERED, 2),
         ([str(data("h01"))], 7),
         ([str(data("c40"))], 3),
+        (JOB, 3),
     ],
-    ids=["sprayed", "clean", "two taps", "unordered", "probed", "one capture"],
+    ids=["sprayed", "clean", "two taps", "unordered", "probed", "one capture", "job"],
 )
 def test_parts_are_the_whole(tmp_path: Path, paths: list[str], partitions: int) -> None:
     check(tmp_path, paths, OPTIONS, [partitions])
@@ -141,7 +144,7 @@ def test_parts_are_the_whole(tmp_path: Path, paths: list[str], partitions: int) 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "paths",
-    [SPRAYED, REROUTED, CLEAN, [SENDER, RECEIVER], ALL, UNORDERED, *([path] for path in ALL)],
+    [SPRAYED, REROUTED, CLEAN, [SENDER, RECEIVER], ALL, UNORDERED, JOB, *([path] for path in ALL)],
     ids=lambda paths: f"{len(paths)} {Path(paths[0]).name.split('.')[0]}",
 )
 def test_every_capture(tmp_path: Path, paths: list[str]) -> None:

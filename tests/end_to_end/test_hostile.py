@@ -129,7 +129,12 @@ def test_standard_streams_that_are_full_or_closed(small: Path) -> None:
         done = shell(f"rocescope analyze {small} {options} > /dev/full")
         assert done.returncode == 1
         assert "cannot write standard output: no space left" in one_line(done.stderr)
-    assert shell(f"rocescope analyze {small} >&-").stderr == ""
+    for options in ("", "--format json", "--format csv"):
+        done = shell(f"rocescope analyze {small} {options} >&-")
+        assert done.returncode == 1
+        assert "cannot write standard output: bad file descriptor" in one_line(done.stderr)
+    done = shell(f"rocescope analyze {small} -o {small}.json >&-")
+    assert (done.returncode, done.stderr) == (0, "")
     done = shell(f"rocescope analyze {small}.missing 2>&-")
     assert (done.returncode, done.stdout) == (4, "")
     done = shell("rocescope analyze - <&-")
@@ -167,10 +172,9 @@ def test_a_pipe_and_standard_input_are_captures(small: Path) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)]
-)
-def test_signals_in_the_middle(small: Path, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_in_the_middle(small: Path, number: signal.Signals) -> None:
+    """Both end a followed file, which ends in no other way."""
     process = subprocess.Popen(
         [sys.executable, "-m", "rocescope", "analyze", "--follow", str(small)]
         + ["--format", "csv", "--progress", "json"],
@@ -182,11 +186,36 @@ def test_signals_in_the_middle(small: Path, number: signal.Signals, code: int) -
     assert any('"packets": 20' in line for line in process.stderr)  # or it ended before
     process.send_signal(number)
     out, err = process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert len(out.splitlines()) == 2
+    assert "Traceback" not in err and "interrupted" not in err
+
+
+@pytest.mark.parametrize(
+    ("ignoring", "number", "code"),
+    [("", "INT", 130), ("", "TERM", 143), ("trap '' INT; ", "TERM", 143)],
+)
+def test_signals_before_the_end_of_a_pipe(
+    small: Path, ignoring: str, number: str, code: int
+) -> None:
+    """What was read is reported; a shell starts background jobs with SIGINT ignored."""
+    process = subprocess.Popen(
+        ["bash", "-c"]
+        + [f"{ignoring}exec {sys.executable} -m rocescope analyze - -f csv --progress json"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin and process.stderr
+    process.stdin.write(small.read_bytes())
+    process.stdin.flush()
+    assert any(b'"packets": 20' in line for line in process.stderr)
+    process.send_signal(signal.Signals[f"SIG{number}"])
+    process.wait(300)
+    out, err = process.communicate()
     assert process.returncode == code
-    assert "Traceback" not in err
-    if number == signal.SIGINT:
-        assert len(out.splitlines()) == 2
-        assert "interrupted" not in err
+    assert len(out.splitlines()) == 2
+    assert err.splitlines()[-1].startswith(b"rocescope: interrupted; the report covers")
 
 
 def test_clocks_that_jump_by_years(tmp_path: Path) -> None:

@@ -37,7 +37,8 @@ def _status(text: str) -> ThreadStatus:
     )
 
 
-def children_of(pid: int) -> list[int]:
-    """Processes that a process has started."""
+def children_of(pid: int, word: str = "") -> list[int]:
+    """Processes that a process has started and whose command line has `word`."""
     found = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in found for child in path.read_text().split()]
+    children = [int(child) for path in found for child in path.read_text().split()]
+    return [pid for pid in children if word in Path(f"/proc/{pid}/cmdline").read_text()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
@@ -13,7 +14,9 @@ from rocescope.analyzer.decode.merge import (
     Limit,
     Marked,
     MergeCounts,
+    OrderCounts,
     cuts,
+    in_time_order,
     marks_in,
     marks_of,
     merge_tables,
@@ -154,6 +157,27 @@ def test_equals_a_stable_sort_of_everything(sources: list[list[list[int]]], size
     everything = [row for tables in made for row in rows(tables)]
     assert merged(made, counts, size) == sorted(everything, key=lambda row: row[0])
     assert counts == MergeCounts(0, 0)
+
+
+FAR = st.sampled_from([-(1 << 63), -(1 << 62), -1, 0, 1, 1 << 62, (1 << 63) - 1])
+
+
+@given(
+    st.lists(st.lists(st.lists(FAR, max_size=4), max_size=4), min_size=2, max_size=3),
+    st.integers(1, 10),
+)
+def test_times_further_apart_than_64_bits_are_merged_too(
+    sources: list[list[list[int]]], size: int
+) -> None:
+    made = [source(tables, tap) for tap, tables in enumerate(sources)]
+    everything = [row for tables in made for row in rows(tables)]
+    counts = MergeCounts()
+    assert sorted(merged(made, counts, size)) == sorted(everything)
+    backwards = sum(a > b for tables in sources for t in tables for a, b in pairwise(t))
+    assert counts.sorted_rows == backwards
+    for tables in made:
+        held = list(in_time_order(iter(tables), OrderCounts()))
+        assert sorted(rows(held)) == sorted(rows(tables))
 
 
 @given(

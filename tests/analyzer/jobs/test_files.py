@@ -54,3 +54,9 @@ def test_rotated_parts_are_read_in_the_order_of_their_age(tmp_path):
         (tmp_path / name).write_text("")
     found = [path.removeprefix(f"{tmp_path}/") for path in named([f"{tmp_path}/*"])]
     assert found == [*aged, "job.log.x", *dated]
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+def test_devices_are_no_logs(device):
+    with pytest.raises(UsageError, match=f"--nccl-log: {device} is a device"):
+        named([device])

@@ -6,13 +6,19 @@ import json
 import os
 import signal
 import struct
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from captures import data
 from clusters import SPRAYED
+from processes import children_of
+from waiting import until
 
 from rocescope import cli
 from rocescope.analyzer.errors import UsageError
@@ -147,6 +153,76 @@ def test_the_result_is_that_of_one_process(
     assert cli.run([*words, *LOCAL, "--partitions", "2"]) == 0
     assert capfdbinary.readouterr().out == expected
     assert os.listdir(tmp_path) == []  # the temporary folder is gone
+
+
+@contextmanager
+def with_stopped_workers(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int]]]:
+    """A run with `folder` as place of its temporary folder, and its stopped children."""
+    words = ["analyze", *SPRAYED[:2], "--cluster", "local:2", "--progress", "none"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "rocescope", *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(folder)},
+    )
+    children: list[int] = []
+    try:
+        until(lambda: len(children_of(run.pid, "spawn_main")) == 2)
+        children = children_of(run.pid)  # with the tracker of their resources
+        for child in children:
+            os.kill(child, signal.SIGSTOP)
+        assert len(list(folder.iterdir())) == 1
+        yield run, children
+    finally:
+        run.kill()
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGCONT)
+        run.wait()
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Those that are neither gone nor waiting to be reaped."""
+    found = []
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            found += [pid] if state not in "ZX" else []
+    return found
+
+
+def test_sigterm_ends_the_workers_and_removes_the_folder(tmp_path: Path) -> None:
+    with with_stopped_workers(tmp_path) as (run, children):
+        run.send_signal(signal.SIGTERM)
+        run.wait(60)
+        for child in children:  # the tracker of resources ends by itself once it runs
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGCONT)
+        assert run.returncode == 143
+        assert os.listdir(tmp_path) == []
+        until(lambda: not alive(children), 60)
+
+
+def test_workers_end_with_a_killed_parent_and_the_next_run_removes_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with with_stopped_workers(tmp_path) as (run, children):
+        run.kill()
+        run.wait()
+    until(lambda: not alive(children), 60)
+    assert len(os.listdir(tmp_path)) == 1
+    (tmp_path / "rocescope-other").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert cli.run(["analyze", str(data("c10")), *LOCAL]) == 0
+    assert os.listdir(tmp_path) == ["rocescope-other"]
+
+
+def test_the_folder_of_another_run_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with with_stopped_workers(tmp_path):
+        used = os.listdir(tmp_path)
+        assert cli.run(["analyze", str(data("c10")), *LOCAL]) == 0
+        assert os.listdir(tmp_path) == used
 
 
 @pytest.mark.thorough

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from captures import data
 from examples import examples
-from factories import Frame, Pcapng, option, write_pcap
+from factories import Frame, Pcapng, option, write_pcap, write_pcapng
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from job_logs import nccl
@@ -122,6 +122,17 @@ def test_captures_are_merged_by_time(tmp_path):
     assert [frame[0] for frame in merged] == sorted(frame[0] for frame in merged)
     parts = [frame for file in files for frame in frames_of(file)]
     assert Counter(merged) == Counter(parts) and done.frames == len(parts)
+
+
+def test_captures_with_the_largest_time_are_merged(tmp_path):
+    last = (1 << 63) - 1
+    packet = frames_of(data("c13_rc_write_rdmacm_ipv4.atB"))[100][2]
+    files = []
+    for name, times in (("x", (5, last)), ("y", (last, last))):
+        frames = [Frame(time, packet) for time in times]
+        files.append(write_pcapng(tmp_path / f"{name}.pcapng", frames))
+    path, done = exported(tmp_path, files)
+    assert done.frames == 4 and [frame[0] for frame in frames_of(path)] == [5, last, last, last]
 
 
 def with_a_gap():
