@@ -29,8 +29,8 @@ _MOST_SHARE = 60
 """A reading that takes long is repeated after this many times as long: 1.7 percent of a core."""
 _MOST_PAUSE_S = 15.0
 """But not later: a burst of flows must not hide what follows it."""
-_SLOW = 2
-"""Readings so many times further apart than asked for are said."""
+_SLOW, _SLOW_S = 2, 5.0
+"""Readings more than so many times further apart than asked for, and by seconds, are said."""
 _SLOWLY = (
     "there are so many flows that readings are up to {:g} s apart, not {:g} s: findings come later,"
     " and shorter faults may be missed"
@@ -98,7 +98,7 @@ class Agent:
             self._snapshot = self._taken()
             pause_s = min(_MOST_SHARE * (time.thread_time() - spent), _MOST_PAUSE_S)
             self._pause_s = max(self._interval_s, pause_s)
-            slow = self._pause_s > _SLOW * self._interval_s
+            slow = _is_slow(self._pause_s, self._interval_s)
             self._readings.slow = _SLOWLY.format(_MOST_PAUSE_S, self._interval_s) if slow else ""
             check()
             if self._readings.all_gone:
@@ -174,6 +174,10 @@ class _Collected(CollectorRegistry):
         return self._collect()
 
 
+def _is_slow(pause_s: float, interval_s: float) -> bool:
+    return pause_s > max(_SLOW * interval_s, _SLOW_S)
+
+
 def _now(
     age_s: float, pause_s: float, interval_s: float, process: CollectorRegistry
 ) -> list[Metric]:
@@ -189,7 +193,7 @@ def _now(
     slow = GaugeMetricFamily(
         "rocescope_slow_readings",
         "1: readings take so long that they are further apart than --interval asks for",
-        value=int(pause_s > _SLOW * interval_s),
+        value=int(_is_slow(pause_s, interval_s)),
     )
     return [age, pause, slow, *process.collect()]
 

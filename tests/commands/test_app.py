@@ -249,4 +249,4 @@ def test_the_table_imports_no_command():
     imported = {
         node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.level
     }
-    assert imported == {"kernels.kernel"}
+    assert imported == set()
