@@ -13,6 +13,7 @@ import msgspec
 from .errors import UsageError
 
 MAX_BYTES = 256 << 20
+_PART_BYTES = 1 << 20
 _T = TypeVar("_T")
 
 
@@ -63,7 +64,12 @@ def _content(path: Path, most_bytes: int) -> bytes:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        data = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
+        parts, left = [], most_bytes + 1 if status.st_size <= most_bytes else 0
+        # In parts: one read of the limit would take as much memory, whatever the size of the file.
+        while part := file.read(min(left, _PART_BYTES)):
+            parts.append(part)
+            left -= len(part)
+    data = b"".join(parts)
     if len(data) > most_bytes or status.st_size > most_bytes:
         raise OSError(errno.EFBIG, f"larger than {in_binary(most_bytes)}", str(path))
     return data

@@ -142,7 +142,7 @@ def test_a_hostile_switch_harms_nothing(fabric):
     kept = authorized.read_text()
     try:
         authorized.write_text(f'restrict,command="{script}" {fabric.public_key}\n')
-        done = fabric.rocescope("discover", fabric.inventory())
+        done = fabric.rocescope("discover", fabric.inventory(), "--max-answer", "16MiB")
     finally:
         authorized.write_text(kept)
     assert done.returncode == 1
