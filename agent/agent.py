@@ -192,7 +192,7 @@ def _now(
     )
     slow = GaugeMetricFamily(
         "rocescope_slow_readings",
-        "1: readings take so long that they are further apart than --interval asks for",
+        "1: readings are more than 5 s, and more than twice --interval, apart",
         value=int(_is_slow(pause_s, interval_s)),
     )
     return [age, pause, slow, *process.collect()]

@@ -82,7 +82,7 @@ class Readings:
         self._source, self._adapters, self._recorder = source, adapters, recorder
         self._notes = list(notes)
         self.slow = ""
-        """What the one who reads says where readings are far apart."""
+        """That readings are far apart; empty if they are not."""
         taps = [] if source is None else source.taps
         self.places = [Place(interface.label, direction) for interface, direction in taps]
         """The taps of the probes."""

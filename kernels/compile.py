@@ -1,6 +1,6 @@
 """Machine code of kernels as object files: numba's compiler, LLVM, and the entry from Python.
 
-An entry is a C function that takes words of 8 bytes (`signature`): first the address of the words
+An entry is a C function that takes words of 8 bytes (`libraries`): first the address of the words
 for the results. It returns 0, or 1 with the address and length of a pickled exception in the words.
 """
 

@@ -1,9 +1,8 @@
 """Live capture: RoCE packets of interfaces as frame batches.
 
-Probes that stay attached while their readers change, and the owners of their flows.
-
 A session of the terminal UI restarts when its packet filter changes. To attach the probes
-again would need privileges that `begin` has given up for the whole process.
+again would need privileges that `begin` has given up for the whole process, so `LiveProbes` stay
+attached while their readers change.
 """
 
 from __future__ import annotations

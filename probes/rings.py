@@ -5,8 +5,8 @@ start and multiples of 8; during the write of a record the head also has a mark.
 consists of chunks, and each record is inside one chunk: if the largest record does not fit
 into the rest of a chunk, the next record starts in the next chunk.
 
-Each record is read once and its block written once, in order of time over all
-rings. Frames are not decoded, so a capture to a file costs little more than the copy.
+For a capture file each record is read once and its block written once, in order of time over
+all rings. Frames are not decoded, so a capture to a file costs little more than the copy.
 Format: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
 """
 

@@ -1,8 +1,8 @@
 """Collectives that PyTorch's flight recorder kept, read without executing the pickle.
 
 A pickle is a program. `pickle.load` runs what the file names: whoever writes the file runs code
-here. This machine has no instruction that names, imports or calls anything, and refuses a file at
-the first instruction that it does not have.
+here. The reader here has no instruction that names, imports or calls anything, and refuses a
+file at the first instruction that it does not have.
 
 Form: versions 2.0 to 2.10 of FlightRecorder.hpp in PyTorch. A dump holds the newest collectives of
 a process, 2,000 by default, of all its process groups.

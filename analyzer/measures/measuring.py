@@ -1,6 +1,6 @@
-"""Measures that count one number per flow; the declarations of `Flow` name their kernels.
+"""The complete state of an analysis: the tracker and all measures.
 
-The complete state of an analysis: the tracker and all measures.
+Measures that count one number per flow stand here; the declarations of `Flow` name their kernels.
 """
 
 from __future__ import annotations

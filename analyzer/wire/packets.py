@@ -1,11 +1,11 @@
 """What crosses rooms as columns: batches of frames for the decoder, and tables of packets.
 
-Every source of packets (capture file, eBPF ring, generator, replay) produces
-this table and every measure reads it. A table is a batch: a capture is streamed as many tables of
-limited length, in constant memory.
+Every source of packets (capture file, eBPF ring, generator, replay) produces a `PacketTable`, and
+every measure reads it. A table is a batch: a capture is streamed as many tables of limited length,
+in constant memory.
 
-Columns are declared only here; decoding, Arrow export and the documentation take names, dtypes,
-units and meanings from `COLUMNS`.
+Columns of packets are declared only here; decoding, Arrow export and the documentation take names,
+dtypes, units and meanings from `COLUMNS`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a run asks of an aggregation scheme.
-
-The aggregation schemes: ATP with its relatives, ESA, SwitchML.
-"""
+"""The aggregation schemes: ATP with its relatives, ESA, SwitchML; and what a run asks of one."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class _Finder:
             there
             for neighbour, sender in zip(neighbours, senders, strict=True)
             if sender is not None
-            and (there := self._told_port(end.device, sender, neighbour, owner)) is not None
+            and (there := self._advertised_port(end.device, sender, neighbour, owner)) is not None
         }
         if len(known) + len(strangers) > 1 or len(ports) > 1:
             shown = ", ".join(sorted(names))
@@ -226,7 +226,7 @@ class _Finder:
         ]
         return ends[0] if len(ends) == 1 else None
 
-    def _told_port(
+    def _advertised_port(
         self, device: str, far: str, neighbour: Advertised, owner: Mapping[Address, End]
     ) -> End | None:
         """The port of a neighbour that its LLDP frames name."""

@@ -1,7 +1,7 @@
 """Workloads of the packet engine: from lists of messages, patterns with barriers, or captures.
 
-They may have another size, MTU or number of queue pairs, as a what-if. Then every message keeps its
-time and its dependencies: a packet is released when the byte at the same relative offset of the
+Captured messages may have another size, MTU or number of queue pairs, as a what-if. Then each keeps
+its time and its dependencies: a packet is released when the byte at the same relative offset of the
 captured message was, and all parts of a message wait for all parts of its predecessors. Queue pair
 0 keeps its header fields; the others have source ports from 49152 to 65535 at random, and queue
 pair numbers that the capture does not use.

@@ -1,6 +1,4 @@
-"""The single messages of a capture and their packets.
-
-Which event each captured message waited for, inferred from the capture alone.
+"""Which event each captured message waited for, inferred from the capture alone.
 
 - The data of a READ waits until its request is received, if the request was captured.
 

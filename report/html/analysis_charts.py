@@ -1,7 +1,4 @@
-"""The charts of an analysis: over time, shares of paths, extents, heat maps.
-
-What the ranks of a training job do in its steps, as a Gantt chart.
-"""
+"""The charts of an analysis: over time, shares of paths, extents, heat maps, ranks in steps."""
 
 from __future__ import annotations
 

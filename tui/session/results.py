@@ -1,6 +1,6 @@
-"""Rows of flows in Parquet files as the columns of a snapshot, in bounded memory.
+"""A folder of results in the terminal UI: what an analysis found, without its packets.
 
-A folder of results in the terminal UI: what an analysis found, without its packets.
+Rows of flows in Parquet files become the columns of a snapshot, in bounded memory.
 """
 
 from __future__ import annotations
