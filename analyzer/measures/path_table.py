@@ -181,7 +181,9 @@ def _count_rows(
 
 @subkernel
 def _rehash(table: LaneRecords) -> None:
+    """Enter all records into the hash table, whatever it held."""
     mask = len(table.slots) - 1
+    table.slots[:] = _EMPTY
     for record in range(table.used[0]):
         lane, key = np.int64(table.records[record].lane), np.int64(table.records[record].key)
         slot = _slot(lane, key, table.salt[0], table.salt[1], mask)
@@ -225,7 +227,6 @@ class LaneTable(PerFlow[LaneRecords]):
         records, number = self.records, kept.number[: self.known_flows]
         super().keep(kept)
         self.arrays = self.arrays._replace(records=untouched(self.arrays.records))
-        self.arrays.slots[:] = _EMPTY
         self.arrays.used[0] = 0
         self._add(records, number)
         _rehash(self.arrays)

@@ -388,6 +388,16 @@ def test_merging_parts_by_flow_equals_the_whole(batch, key):
     assert everything(merged, batch.n_flows) == everything(usage(batch, key), batch.n_flows)
 
 
+def test_many_small_parts_leave_room_in_the_hash_table():
+    merged = usage(tracked([{}] * 3))
+    for flow in range(1, 60):
+        merged.merge(usage(tracked([{}] * 3)), np.array([flow], np.int32))
+        arrays = merged._table._lanes.arrays
+        taken = np.sort(arrays.slots[arrays.slots >= 0])
+        assert taken.tolist() == list(range(flow + 1))
+    assert {merged.paths_seen(flow) for flow in range(60)} == {1}
+
+
 def test_growing_keeps_everything():
     rng = np.random.default_rng(1)
     batch = tracked([{}] * 5000, n_flows=700)
