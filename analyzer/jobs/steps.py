@@ -44,6 +44,11 @@ _MOST_MESSAGES: Final = 1 << 13
 _LAGS: Final = 48
 _IRREGULAR: Final = 0.18
 _IRREGULAR_FEW: Final = 0.12
+_LIKE_PAUSES: Final = 0.8
+"""Of the longest pause of a period: parts of it that end with such pauses are steps."""
+_DISTURBED: Final = 0.35
+_USUALLY: Final = 0.05
+"""Timeouts and other faults change some periods much: most of the others are alike."""
 _ABOUT: Final = 0.1
 """Of a number of messages: rhythms that differ by less are the same one."""
 _MANY_PERIODS: Final = 8
@@ -62,6 +67,7 @@ _SPREAD: Final = 0.9
 _LIFE_PERIODS: Final = 3
 _SAME_PERIOD: Final = 0.02
 """Of a period: what those of flows of one job differ by at the same time."""
+_MOST_PLACES: Final = 0.5
 _LONGER: Final = 0.1
 """Of a period: edges with pauses that are shorter by this are no clocks."""
 _MOST_CLOCKS: Final = 12
@@ -195,6 +201,7 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     if count < 2 * FEWEST_PERIODS:
         return None
     found: list[Rhythm] = []
+    disturbed: list[Rhythm] = []
     for lag in _lags(begun, ended, count // FEWEST_PERIODS):
         periods = begun[lag:] - begun[:-lag]
         middle = float(np.median(periods))
@@ -208,14 +215,21 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
         many = count >= _MANY_PERIODS * lag
         if irregularity < (_IRREGULAR if many else _IRREGULAR_FEW):
             found.append(Rhythm(lag, middle, irregularity))
+        elif irregularity < _DISTURBED and (usual := float(np.median(changes))) < _USUALLY:
+            disturbed.append(Rhythm(lag, middle, usual))
+    found = found or disturbed
     if not found:
         return None
     best = min(found, key=lambda rhythm: rhythm.irregularity)
+    few = count < 2 * FEWEST_PERIODS * best.messages
     parts = [  # several periods may be as regular as one
         rhythm
         for rhythm in found
-        if rhythm.irregularity <= 2 * best.irregularity + 0.02
-        and (times := round(best.messages / rhythm.messages)) > 1
+        if (times := round(best.messages / rhythm.messages)) > 1
+        and (
+            rhythm.irregularity <= 2 * best.irregularity + 0.02
+            or (few and _are_steps(begun, ended, best, times))
+        )
         and abs(best.messages - times * rhythm.messages) <= _ABOUT * rhythm.messages
     ]
     best = min(parts, key=lambda rhythm: rhythm.messages, default=best)
@@ -228,6 +242,17 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     ]
     best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
     return None if _is_steady(begun, ended, best.messages) else best
+
+
+def _are_steps(begun: Ints, ended: Ints, rhythm: Rhythm, times: int) -> bool:
+    """Whether so many parts of a period each have the same long pause: steps, of which some are
+    slower, as by another job whose steps meet them again and again."""
+    each, rest = divmod(rhythm.messages, times)
+    if rest:
+        return False
+    usual = _usual(begun[1:] - ended[:-1], rhythm.messages).reshape(times, each)
+    longest = usual[:, int(np.argmax(usual.min(axis=0)))]
+    return bool(longest.min() >= _LIKE_PAUSES * usual.max())
 
 
 def _is_steady(begun: Ints, ended: Ints, messages: int) -> bool:
@@ -543,9 +568,11 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     ahead = sent / each - periods
     if np.ptp(ahead) > _SWAY:
         return False
-    if not _lasts_as_long(edge, Rhythm(each, rhythm.period_ns, 0.0), starts):
+    in_steps = Rhythm(each, rhythm.period_ns, 0.0)
+    if not (_lasts_as_long(edge, in_steps, starts) or _keeps_place(edge, in_steps, starts)):
         return False
-    apart = 1.0 if own is None else abs(own.period_ns / rhythm.period_ns - 1)
+    lasting = 0.0 if own is None else own.period_ns * each / own.messages
+    apart = abs(lasting / rhythm.period_ns - 1)
     if apart * len(periods) < _DRIFT:
         return True
     slope, offset = np.polyfit(periods, ahead, 1)
@@ -578,6 +605,18 @@ def _lasts_as_long(edge: Edge, rhythm: Rhythm, starts: Ints) -> bool:
     return len(known) < 2 or float(np.median(known)) < _SAME_PERIOD
 
 
+def _keeps_place(edge: Edge, rhythm: Rhythm, starts: Ints) -> bool:
+    """Whether the periods of an edge begin at the same place of most of those that begin at
+    `starts`: slow steps move it, and it comes back."""
+    begins = _starts(edge, rhythm)
+    if len(begins) < FEWEST_PERIODS or len(starts) < FEWEST_PERIODS:
+        return False
+    after = np.clip(np.searchsorted(begins, starts), 1, len(begins) - 1)
+    nearest = after - (starts - begins[after - 1] <= begins[after] - starts)
+    apart = (begins[nearest] - starts) / rhythm.period_ns
+    return bool(np.mean(np.abs(apart - np.median(apart)) < _SAME_PERIOD) > _MOST_PLACES)
+
+
 def _joined_epochs(groups: list[Group]) -> list[Group]:
     """Groups of the same addresses that never overlap in time are epochs of one job."""
     joined: list[Group] = []
@@ -596,16 +635,27 @@ def _joined_epochs(groups: list[Group]) -> list[Group]:
 
 def _with_rest(groups: list[Group], rest: list[Bundle]) -> list[Group]:
     """Edges without a rhythm, such as exchanges of sizes that vary: each is of the job of its
-    addresses in whose steps it is active at the same times, else of a job of its own."""
+    addresses in whose steps it is active at the same times, or of the only one of both its
+    addresses that is granted data, too, else of a job of its own."""
     left: list[Edge] = []
     for edge, members in rest:
         near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses) and g.clocks]
         spread = [_spread(edge, group) for group in near]
+        of_both = [g for g in near if {edge.src, edge.dst} <= set(g.addresses)]
         if spread and min(spread) < _SPREAD:
             near[int(np.argmin(spread))].edges += members
+        elif len(of_both) == 1 and edge.grants is not None and _is_granted(of_both[0], edge):
+            of_both[0].edges += members
         else:
             left += members
     return groups + [Group(component) for component in components(left)]
+
+
+def _is_granted(group: Group, edge: Edge) -> bool:
+    """Whether the data of a job is granted, and the edge lives as long as the job."""
+    clock, rhythm = group.clocks[0]
+    starts = _starts(clock, rhythm)
+    return clock.grants is not None and _lives_as_long(edge, starts, rhythm)
 
 
 def _spread(edge: Edge, group: Group) -> float:
