@@ -835,7 +835,7 @@ def _boundary(clocks: Sequence[_Clock], edges: Sequence[Edge]) -> _Bounds:
     for clock in clocks:
         m, marker = clock.rhythm.messages, _after_marker(clock)
         steps = max(1, len(clock.begun_ns) // m)
-        for pauses in (_longest_pauses(clock), _first_pauses(clock)):
+        for pauses in (_first_pauses(clock), _longest_pauses(clock)):
             phase = pauses.sent % m
             for at in np.unique(phase).tolist():
                 lasting = pauses.lasting_ns[phase == at]

@@ -2,7 +2,7 @@
 
 A collective begins at a rank with the first data that the rank sends in it: `arrival`. The rank
 could have sent it since it was `ready`: since the last message of the collective before, sent or
-received. The time in between, its `delay`, is the rank's own: computing, or launching. A rank that
+received, and since the receiver granted it. The time in between, its `delay`, is the rank's own: computing, or launching. A rank that
 comes late because its inputs came late has no longer delay than before, so that a victim of the
 network or of another rank is not blamed. From the last arrival to the last message of a collective
 only the network works: its `transfer`.
@@ -113,7 +113,7 @@ def timeline(epoch: Epoch) -> Timeline:
     parts = _parts(epoch, edges, sent)
     count = max((len(part) for part in parts if part is not None), default=1)
     shape = steps, count, len(ranks)
-    arrival, sent_ns, ready, granted = (np.full(shape, np.nan) for _ in range(4))
+    arrival, sent_ns, ready, granted, allowed = (np.full(shape, np.nan) for _ in range(5))
     end = np.full(shape[:2], np.nan)
     first_data, last_data = (
         np.full((steps, len(ranks)), np.nan),
@@ -156,16 +156,20 @@ def timeline(epoch: Epoch) -> Timeline:
             before[0, 0] = float(edge.ended_ns[: begins[0, 0]].max() - origin)
         for rank in {edge.src, edge.dst} & place.keys():
             ready[:, :, place[rank]] = np.fmax(ready[:, :, place[rank]], before)
+        given = _granted(edge, begins) - origin
+        by_sender = allowed[:, :, place[edge.src]]
+        allowed[:, :, place[edge.src]] = np.fmin(by_sender, given)
         if edge.dst in place:
-            given = granted[:, :, place[edge.dst]]
-            granted[:, :, place[edge.dst]] = np.fmin(given, _granted(edge, begins) - origin)
+            by_receiver = granted[:, :, place[edge.dst]]
+            granted[:, :, place[edge.dst]] = np.fmin(by_receiver, given)
     for rank, came in inputs:
         first = came <= arrival[:, :, rank]
         always = np.mean(first, axis=0) >= _ALWAYS if steps else np.zeros(count, bool)
         needed = np.where(first & always, came, np.nan)
         ready[:, :, rank] = np.fmax(ready[:, :, rank], needed)
+    may_send = np.fmax(ready, np.where(allowed <= arrival, allowed, np.nan))
     return Timeline(
-        origin, ranks, arrival, sent_ns, arrival - ready, granted - ready, end, payload,
+        origin, ranks, arrival, sent_ns, arrival - may_send, granted - ready, end, payload,
         last_messages,
         all(part is not None and len(part) == count for part in parts)
         and {edge.src for edge in edges} == {edge.dst for edge in edges},
