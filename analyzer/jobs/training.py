@@ -44,6 +44,9 @@ from .waiting import COSTLY, Timeline, Verdicts, judge, timeline
 
 _SLOWER: Final = 1.3
 """A message that takes this many times its usual time on the wire is slowed by the network."""
+_PART_OF_EXTRA: Final = 0.25
+"""Of what a slow step lasts longer: the part that messages of one address lose on the wire, at
+least, if they are to explain it."""
 _ALL_ALONG: Final = 0.05
 """Of a step: a rank that is later than the others by this in all steps is waited for."""
 _APART_NS: Final = 2_000_000
@@ -475,8 +478,7 @@ class _Job:
             if blame is not None:
                 reasons.append((line.ranks[blame.rank], blame.cause))
             elif verdicts.slow[step]:
-                source = self._slow_source(part, step) if verdicts.network[step] else None
-                reasons.append((source, "slow_transfers"))
+                reasons.append((self._slow_source(part, step), "slow_transfers"))
             else:
                 reasons.append(None)
         if not verdicts.slow.any() and (late := self._late_all_along(part)) is not None:
@@ -504,16 +506,19 @@ class _Job:
         return runs
 
     def _slow_source(self, part: _Steps, step: int) -> int | None:
-        """The address whose messages take longer on the wire than in the steps before."""
+        """The address whose messages take longer on the wire than in other steps, by enough to
+        make this step slow."""
         moving, fine = part.line.moving, ~part.verdicts.slow
         if not fine.any():
             return None
+        usual = np.median(moving[fine], axis=0)
+        sent = np.array([_messages_in(edge, part.epoch, step) for edge in part.line.edges])
         with np.errstate(invalid="ignore", divide="ignore"):
-            slower = np.nan_to_num(moving[step] / np.median(moving[fine], axis=0), posinf=0.0)
-        slow = [
-            edge for edge, times in zip(part.line.edges, slower, strict=True) if times >= _SLOWER
-        ]
-        if not slow:
+            slower = np.nan_to_num(moving[step] / usual, posinf=0.0) >= _SLOWER
+        longer = np.where(slower, (moving[step] - usual) * sent, 0.0)
+        slow = [edge for edge, is_slow in zip(part.line.edges, slower, strict=True) if is_slow]
+        extra = part.durations[step] - part.verdicts.usual_ns
+        if not slow or longer.max() < _PART_OF_EXTRA * extra:
             return None
         senders = {edge.src for edge in slow}
         common = set.intersection(*({edge.src, edge.dst} for edge in slow))
@@ -665,6 +670,11 @@ def _ends(epoch: Epoch) -> tuple[Ints, Ints]:
         last[sends] = np.maximum(last[sends], latest)
         first[sends] = np.minimum(first[sends], earliest)
     return last, first
+
+
+def _messages_in(edge: Edge, epoch: Epoch, step: int) -> int:
+    a, b = np.searchsorted(edge.begun_ns, epoch.bounds_ns[step : step + 2])
+    return int(b - a)
 
 
 def _last_before(edges: Sequence[Edge], time_ns: int) -> int | None:

@@ -11,7 +11,8 @@ null        a job with fewer than three periods, or sampled, has no iterations, 
 boundaries  ends of steps, within 1 % of the median step; not where they are by convention
 durations   of each job: median of errors at most 1 %, worst at most 2 % of the median step
 straggler   an injected slow rank that costs at least 5 % of its steps is named, with its cause,
-            and `waited_for` is right in these steps; of a pipeline, null is right too
+            and `waited_for` is right in these steps, if the taps show data to and from it; of a
+            pipeline, null is right too
 clean       no other rank is named: an injected fault, or a rank that the truth says came last by
             at least 5 % of a step in most of the steps, may be
 network     a fault of a link or host interface is named by a finding with `job_cost` that names
@@ -141,7 +142,7 @@ def score(
     for pairing in pairings:
         _match_steps(pairing)
         _steps(pairing, made)
-        _stragglers(pairing, made.checks)
+        _stragglers(truth, pairing, made.checks)
         _hang(truth, pairing, made.checks["hang"])
         _share(pairing, made)
         if _causes(pairing.true, NETWORK):
@@ -315,20 +316,29 @@ def _ranks_of(cause: Json) -> set[int]:
     return set(cause["ranks"])
 
 
+def _addresses(pairing: Pairing, cause: Json) -> set[str]:
+    return {r["address"] for r in pairing.true["ranks"] if r["rank"] in cause["ranks"]}
+
+
 def _true_of(pairing: Pairing, named: Json) -> list[Json]:
     """Steps of the truth that a straggler or cost spans."""
     return [t for _, t in pairing.steps_between(named["from_step"], named["until_step"])]
 
 
-def _stragglers(pairing: Pairing, checks: dict[str, Check]) -> None:
+def _stragglers(truth: Json, pairing: Pairing, checks: dict[str, Check]) -> None:
+    data = _data(truth, pairing.name)
+    told_of = {src for src, _, _ in data} & {dst for _, dst, _ in data}
+    """Addresses of which the taps show what they get and what they send."""
     named = pairing.found["stragglers"]
     faults = [(s, c) for s, c in _causes(pairing.true, CAUSES) if s["complete"]]
     costly = [(step, cause) for step, cause in faults if _costs(step)]
     injected = {(frozenset(_ranks_of(c)), CAUSES[c["kind"]]) for _, c in costly}
     for ranks, cause in injected:
-        addresses = {r["address"] for r in pairing.true["ranks"] if r["rank"] in ranks}
+        addresses = _addresses(pairing, {"ranks": ranks})
         if not pairing.whole and not addresses & set(pairing.found.get("addresses", addresses)):
             continue  # a part of the job without that host
+        if not addresses & told_of:
+            continue
         who = " or ".join(map(str, sorted(ranks)))
         here = [s for s in named if s["rank"] in ranks]
         if not here and pairing.true["kind"] == "pipeline":
@@ -339,6 +349,8 @@ def _stragglers(pairing: Pairing, checks: dict[str, Check]) -> None:
     if pairing.true["kind"] != "pipeline":
         found = {(t["generation"], t["step"]): s for s, t in pairing.steps}
         for step, cause in costly:
+            if not _addresses(pairing, cause) & told_of:
+                continue
             here_step = found.get((step["generation"], step["step"]))
             if here_step is not None:
                 words = f"{pairing.name} step {step['step']}: waited for {here_step['waited_for']}"
@@ -353,7 +365,8 @@ def _stragglers(pairing: Pairing, checks: dict[str, Check]) -> None:
         ranks = {rank for _, cause in faults for rank in _ranks_of(cause)}
         is_true = straggler["rank"] in ranks and any(step["causes"] for step in steps)
         late = [s for s in steps if s.get("last_rank") == straggler["rank"] and _waits(s, pairing)]
-        is_true |= not slow and len(late) * 2 > len(steps)
+        acts = any(cause["kind"] in NETWORK for step in steps for cause in step["causes"])
+        is_true |= not acts and len(late) * 2 > len(steps)
         if straggler["cause"] == "slow_transfers":
             is_true = straggler["address"] in through or straggler["rank"] in {
                 rank for _, cause in slow for rank in _ranks_of(cause)
