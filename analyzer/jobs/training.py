@@ -40,13 +40,8 @@ from .steps import (
     idle_times,
     shape_of,
 )
-from .waiting import COSTLY, Timeline, Verdicts, judge, timeline
+from .waiting import COSTLY, Timeline, Verdicts, Way, Wire, judge, timeline
 
-_SLOWER: Final = 1.3
-"""A message that takes this many times its usual time on the wire is slowed by the network."""
-_PART_OF_EXTRA: Final = 0.25
-"""Of what a slow step lasts longer: the part that messages of one address lose on the wire, at
-least, if they are to explain it."""
 _ALL_ALONG: Final = 0.05
 """Of a step: a rank that is later than the others by this in all steps is waited for."""
 _APART_NS: Final = 2_000_000
@@ -82,13 +77,16 @@ class Sources:
     until_ns: Mapping[int, int]
     """By flow: until when a tap that sees it captures."""
     taps: int
+    ways: Mapping[int, Sequence[str]]
+    """By flow: taps that see most of its packets."""
     unreliable: str | None = None
     """Why messages may be missing: then no steps are looked for."""
 
 
 class Slowdown(NamedTuple):
     """Consecutive steps of a job that last longer, and no rank is seen to delay them: because of
-    their transfers, or for a reason that does not show."""
+    their transfers, or for a reason that does not show. flows: whose messages take longer on the
+    wire, if all of them pass `tap`."""
 
     job: int
     from_step: int
@@ -96,6 +94,8 @@ class Slowdown(NamedTuple):
     usual_ns: float
     """What a step lasts before."""
     cost_ns: float
+    tap: str | None
+    flows: Sequence[int]
 
 
 class TrainingJobs(NamedTuple):
@@ -146,12 +146,16 @@ class _Run(NamedTuple):
     """Consecutive steps that are slow for one reason."""
 
     address: int | None
-    """None: slow transfers, and no message is slower where the taps see it."""
+    """None: slow transfers that no host alone explains."""
     cause: Cause
     usual_ns: float
     from_step: int
     until_step: int
     cost_ns: float
+    way: Way | None = None
+    """What carries the slow transfers; None: it does not show."""
+    flows: Sequence[int] = ()
+    """Those over it."""
 
 
 class _Job:
@@ -176,7 +180,15 @@ class _Job:
         iterations = None if group.reason else self._iterations(steps)
         runs = self._runs(steps)
         self.slowdowns = [
-            Slowdown(self._number, run.from_step, run.until_step, run.usual_ns, run.cost_ns)
+            Slowdown(
+                self._number,
+                run.from_step,
+                run.until_step,
+                run.usual_ns,
+                run.cost_ns,
+                str(run.way.name) if run.way is not None and run.way.kind == "tap" else None,
+                run.flows,
+            )
             for run in runs
             if run.cause == "slow_transfers"
         ]
@@ -472,13 +484,15 @@ class _Job:
 
     def _runs_of(self, part: _Steps, start: int) -> list[_Run]:
         verdicts, line = part.verdicts, part.line
-        reasons: list[tuple[int | None, Cause] | None] = []
+        extra = part.durations - verdicts.usual_ns
+        wire = Wire(part.epoch, self._sources.ways, verdicts.slow, extra)
+        reasons: list[_Reason | None] = []
         for step in range(len(part.last_ns)):
             blame = verdicts.blamed[step] if self._may_blame else None
             if blame is not None:
-                reasons.append((line.ranks[blame.rank], blame.cause))
+                reasons.append(_Reason(line.ranks[blame.rank], blame.cause))
             elif verdicts.slow[step]:
-                reasons.append((self._slow_source(part, step), "slow_transfers"))
+                reasons.append(self._slow_transfers(wire, step))
             else:
                 reasons.append(None)
         if not verdicts.slow.any() and (late := self._late_all_along(part)) is not None:
@@ -491,39 +505,28 @@ class _Job:
         for reason, together in groupby(reasons, key=_alike):
             entries = list(together)
             count = len(entries)
-            if reason is not None:
-                causes = [entry[1] for entry in entries if entry is not None]
+            if reason is not None and (one := entries[0]) is not None:
+                causes = [entry.cause for entry in entries if entry is not None]
                 usual = _usual_before(part, first)
                 cost = float(np.nansum(part.durations[first : first + count] - usual))
                 cause = Counter(causes).most_common(1)[0][0]
-                address = reason[0]
+                address, way = one.address, one.way
                 doubtful = not line.is_complete or address in self._shared
                 if count == 1 and doubtful:  # another rank or job may delay a single step
-                    address, cause = None, "slow_transfers"
+                    address, way, cause = None, None, "slow_transfers"
+                flows = [] if way is None else [part.epoch.edges[at].flow for at in way.edges]
                 until = start + first + count - 1
-                runs.append(_Run(address, cause, usual, start + first, until, cost))
+                runs.append(_Run(address, cause, usual, start + first, until, cost, way, flows))
             first += count
         return runs
 
-    def _slow_source(self, part: _Steps, step: int) -> int | None:
-        """The address whose messages take longer on the wire than in other steps, by enough to
-        make this step slow."""
-        moving, fine = part.line.moving, ~part.verdicts.slow
-        if not fine.any():
-            return None
-        usual = np.median(moving[fine], axis=0)
-        sent = np.array([_messages_in(edge, part.epoch, step) for edge in part.line.edges])
-        with np.errstate(invalid="ignore", divide="ignore"):
-            slower = np.nan_to_num(moving[step] / usual, posinf=0.0) >= _SLOWER
-        longer = np.where(slower, (moving[step] - usual) * sent, 0.0)
-        slow = [edge for edge, is_slow in zip(part.line.edges, slower, strict=True) if is_slow]
-        extra = part.durations[step] - part.verdicts.usual_ns
-        if not slow or longer.max() < _PART_OF_EXTRA * extra:
-            return None
-        senders = {edge.src for edge in slow}
-        common = set.intersection(*({edge.src, edge.dst} for edge in slow))
-        suspects = senders if len(senders) == 1 else common
-        return suspects.pop() if len(suspects) == 1 and not suspects & self._shared else None
+    def _slow_transfers(self, wire: Wire, step: int) -> _Reason:
+        """Why a step is slow that no rank delays: a host or tap over which messages take longer."""
+        way = wire.source(step)
+        if way is None or wire.addresses(way) & self._shared:
+            return _Reason(None, "slow_transfers")
+        is_host = way.kind != "tap"
+        return _Reason(int(way.name) if is_host else None, "slow_transfers", way)
 
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""
@@ -626,9 +629,19 @@ def _is_chain(pairs: Sequence[tuple[int, int]]) -> bool:
     return most_out == most_in == 1
 
 
-def _alike(reason: tuple[int | None, Cause] | None) -> tuple[int | None, bool] | None:
+class _Reason(NamedTuple):
+    """Why a step is slow."""
+
+    address: int | None
+    cause: Cause
+    way: Way | None = None
+
+
+def _alike(reason: _Reason | None) -> tuple[int | None, bool, Way | None] | None:
     """Steps of one run: grants that are late in some of them make no other run."""
-    return None if reason is None else (reason[0], reason[1] == "slow_transfers")
+    if reason is None:
+        return None
+    return reason.address, reason.cause == "slow_transfers", reason.way
 
 
 _MOST_SIZES: Final = 8
@@ -670,11 +683,6 @@ def _ends(epoch: Epoch) -> tuple[Ints, Ints]:
         last[sends] = np.maximum(last[sends], latest)
         first[sends] = np.minimum(first[sends], earliest)
     return last, first
-
-
-def _messages_in(edge: Edge, epoch: Epoch, step: int) -> int:
-    a, b = np.searchsorted(edge.begun_ns, epoch.bounds_ns[step : step + 2])
-    return int(b - a)
 
 
 def _last_before(edges: Sequence[Edge], time_ns: int) -> int | None:

@@ -6,12 +6,18 @@ received, and since the receiver granted it. The time in between, its `delay`, i
 comes late because its inputs came late has no longer delay than before, so that a victim of the
 network or of another rank is not blamed. From the last arrival to the last message of a collective
 only the network works: its `transfer`.
+
+A slow transfer shows its source in what carries it: a host that sends, one that receives, or a tap
+in one direction. Each is busy for so long per byte as messages are on their way over it, however
+many share it. The source is busy longer per byte than in the other steps, and the messages that
+take longer on the wire are those over it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -59,10 +65,6 @@ class Timeline(NamedTuple):
     has_inputs: Bools
     """bool[ranks]: the taps show data to the rank, and the number of messages of all data to and
     from it repeats itself. Of other ranks nobody knows why they are late."""
-    moving: Floats
-    """float64[steps, edges]: time per message of more than one packet, from first to last."""
-    edges: Sequence[Edge]
-    """Data between two addresses, over all queue pairs of their connections."""
     first_data: Floats
     """float64[steps, ranks]: first packet that the rank sends in the step."""
     last_data: Floats
@@ -119,18 +121,16 @@ def timeline(epoch: Epoch) -> Timeline:
         np.full((steps, len(ranks)), np.nan),
         np.full((steps, len(ranks)), np.nan),
     )
-    moving = np.full((steps, len(edges)), np.nan)
     payload, last_messages = np.zeros(count), 0
     inputs: list[tuple[int, Floats]] = []
     pairs = {(edge.src, edge.dst) for edge in edges}
     both_ways = set() if shape_of(pairs)[0] == "ring" else pairs & {(b, a) for a, b in pairs}
     place = {rank: at for at, rank in enumerate(ranks)}
-    for e, (edge, at, part) in enumerate(zip(edges, sent, parts, strict=True)):
+    for edge, at, part in zip(edges, sent, parts, strict=True):
         if steps and len(edge.begun_ns):
             _add_span(
                 edge, at, origin, first_data[:, place[edge.src]], last_data[:, place[edge.src]]
             )
-            moving[:, e] = _moving(edge, at)
         if part is None or len(part) != count:
             continue
         begins = at[:-1, None] + part[None, :]
@@ -174,7 +174,7 @@ def timeline(epoch: Epoch) -> Timeline:
         all(part is not None and len(part) == count for part in parts)
         and {edge.src for edge in edges} == {edge.dst for edge in edges},
         _has_inputs(ranks, edges, parts),
-        moving, edges, first_data, last_data,
+        first_data, last_data,
     )  # fmt: skip
 
 
@@ -230,14 +230,6 @@ def _add_span(edge: Edge, sent: Ints, origin: int, first: Floats, last: Floats) 
     ended = np.maximum.accumulate(edge.ended_ns - origin)[sent[1:][sends] - 1].astype(np.float64)
     first[sends] = np.fmin(first[sends], begun)
     last[sends] = np.fmax(last[sends], ended)
-
-
-def _moving(edge: Edge, sent: Ints) -> Floats:
-    """float64[steps]: time of the messages of an edge on the wire, by their number."""
-    lasting = np.concatenate([[0], np.cumsum(edge.ended_ns - edge.begun_ns)])
-    messages = np.diff(sent)
-    moving: Floats = np.diff(lasting[sent]) / np.maximum(messages, 1)
-    return moving
 
 
 _ALWAYS: Final = 0.9
@@ -338,3 +330,107 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
 def _excess(values: Floats, fine: Bools) -> Floats:
     """Above the median of the fine steps, of each collective and rank; 0 where unknown."""
     return np.nan_to_num(values - _median(values[fine], 0)[None], nan=0.0)
+
+
+_SLOWER: Final = 1.3
+"""A queue pair whose bytes take this many times their usual time on the wire is slowed."""
+_SLOW_WAY: Final = 1.5
+"""What carries data is slow if it is busy for this many times its usual time per byte."""
+_PART_OF_EXTRA: Final = 0.25
+"""Of what a slow step lasts longer: a slow way is busy longer by this, at least."""
+_EXPLAINS: Final = 0.5
+"""Of the queue pairs over a slow way and the slowed ones: those that are both."""
+
+
+class Way(NamedTuple):
+    """What carries data of several queue pairs."""
+
+    kind: Literal["sender", "tap", "receiver"]
+    name: int | str
+    """The number of an address, or a tap."""
+    edges: frozenset[int]
+    """Indices of the edges whose data passes it, in one direction."""
+
+
+def ways_of(edges: Sequence[Edge], taps: Mapping[int, Sequence[str]]) -> list[Way]:
+    """All of some edges. taps: of each flow, those that see most of it."""
+    found: dict[tuple[str, int | str, int], set[int]] = defaultdict(set)
+    sides: dict[str, dict[int, int]] = defaultdict(dict)
+    for at, edge in enumerate(edges):
+        found["sender", edge.src, 0].add(at)
+        found["receiver", edge.dst, 0].add(at)
+        for tap in taps.get(edge.flow, ()):
+            side = sides[tap]  # of the tap, on which an address is
+            near = side.setdefault(edge.src, 1 - side.get(edge.dst, 1))
+            side.setdefault(edge.dst, 1 - near)
+            found["tap", tap, near].add(at)
+    order: tuple[Literal["sender", "tap", "receiver"], ...] = ("sender", "tap", "receiver")
+    return [
+        Way(kind, name, frozenset(members))
+        for kind in order
+        for (of_kind, name, _), members in found.items()
+        if of_kind == kind
+    ]
+
+
+class Wire:
+    """How long the data of one epoch is on the wire, by step."""
+
+    def __init__(
+        self, epoch: Epoch, taps: Mapping[int, Sequence[str]], slow: Bools, extra_ns: Floats
+    ) -> None:
+        """slow, extra_ns: bool[steps], and what each step lasts longer than usual."""
+        self._edges, self._extra = epoch.edges, extra_ns
+        self._fine = ~slow
+        self._ways = ways_of(epoch.edges, taps)
+        bounds = epoch.bounds_ns
+        self._by_edge = self._times_usual([_on_wire([edge], bounds)[0] for edge in epoch.edges])
+        both = [_on_wire([epoch.edges[at] for at in way.edges], bounds) for way in self._ways]
+        self._by_way = self._times_usual([each for each, _ in both])
+        self._busy = np.array([busy for _, busy in both])
+
+    def _times_usual(self, each: Sequence[Floats]) -> Floats:
+        per_byte = np.array(each)
+        times: Floats = per_byte / _median(per_byte[:, self._fine], 1)[:, None]
+        return times
+
+    def source(self, step: int) -> Way | None:
+        """What makes the transfers of a slow step slow, if that shows."""
+        times = self._by_edge[:, step]
+        measured = {int(at) for at in np.flatnonzero(~np.isnan(times))}
+        slowed = {at for at in measured if times[at] >= _SLOWER}
+        best: tuple[float, float] = (0.0, 0.0)
+        source = None
+        for way, ratio, busy in zip(
+            self._ways, self._by_way[:, step], self._busy[:, step], strict=True
+        ):
+            longer = busy * (1 - 1 / ratio) if ratio >= _SLOW_WAY else 0.0
+            if longer < max(_PART_OF_EXTRA * self._extra[step], 1):
+                continue
+            over = way.edges & measured
+            explains = len(over & slowed) / max(1, len(over | slowed))
+            if explains >= _EXPLAINS and explains > best[0]:
+                best, source = (explains, ratio), way
+        return source
+
+    def addresses(self, way: Way) -> set[int]:
+        """Both ends of the data that passes."""
+        return {end for at in way.edges for end in self._edges[at][1:3]}
+
+
+def _on_wire(edges: Sequence[Edge], bounds: Ints) -> tuple[Floats, Floats]:
+    """float64[steps] twice: ns per byte while messages of more than one packet are on their way
+    (NaN without any), and ns of that."""
+    begun = np.concatenate([edge.begun_ns for edge in edges])
+    ended = np.concatenate([edge.ended_ns for edge in edges])
+    sizes = np.concatenate([edge.bytes for edge in edges])
+    order = np.flatnonzero(ended > begun)
+    order = order[np.argsort(begun[order], kind="stable")]
+    begun, ended, sizes = begun[order], np.maximum.accumulate(ended[order]), sizes[order]
+    since = np.maximum(begun, np.concatenate([begun[:1], ended[:-1]]))
+    at = np.searchsorted(begun, bounds)
+    busy = np.diff(np.concatenate([[0], np.cumsum(ended - since)])[at]).astype(np.float64)
+    carried = np.diff(np.concatenate([[0], np.cumsum(sizes)])[at])
+    per_byte = np.full(len(busy), np.nan)
+    np.divide(busy, carried, out=per_byte, where=carried > 0)
+    return per_byte, busy

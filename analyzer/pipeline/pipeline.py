@@ -260,6 +260,10 @@ class Pipeline:
                 for flow in flows
             },
             taps=len(self.registry.taps),
+            ways={
+                flow.id: [tap for tap, seen in flow.taps.items() if 2 * seen >= flow.packets]
+                for flow in flows
+            },
             unreliable=unreliable,
         )
         return training_jobs(sources)
