@@ -76,6 +76,10 @@ _TOGETHER: Final = 0.02
 """Of a period: steps of parts of one job end together."""
 _LIKE_EACH_OTHER: Final = 0.9
 """Correlation of the durations of steps of parts of one job."""
+_SWAY_OF_PARTS: Final = 0.15
+"""Of a period: collectives of one job end at different times in its slow steps."""
+_SAME_STEPS: Final = 0.95
+"""Correlation of the durations of steps of parts that end at different times."""
 _DRIFT: Final = 0.05
 """Of a period: what a flow gains or loses in all steps together, if it is of the same job."""
 
@@ -342,13 +346,23 @@ def _in_step(group: Group, other: Group) -> bool:
     if len(ends) < _FEWEST_TOGETHER:
         return False
     apart = (ends - others).astype(np.float64)
-    period = group.rhythm.period_ns
-    if np.abs(apart - np.median(apart)).max() > _TOGETHER * period:
-        return False
+    sway = np.abs(apart - np.median(apart)).max() / group.rhythm.period_ns
     lasting, lasting_others = np.diff(ends), np.diff(others)
-    if min(lasting.std(), lasting_others.std()) == 0:
+    if sway > _SWAY_OF_PARTS or min(lasting.std(), lasting_others.std()) == 0:
         return False
-    return bool(np.corrcoef(lasting, lasting_others)[0, 1] >= _LIKE_EACH_OTHER)
+    alike = np.corrcoef(lasting, lasting_others)[0, 1]
+    if sway > _TOGETHER:
+        return bool(alike >= _SAME_STEPS and _complete_each_other(group, other))
+    return bool(alike >= _LIKE_EACH_OTHER)
+
+
+def _complete_each_other(group: Group, other: Group) -> bool:
+    """Whether two groups share addresses and connect different pairs of them, as the collectives
+    of one job do. Two jobs on the same hosts connect the same pairs."""
+    pairs, others = ({(edge.src, edge.dst) for edge in one.edges} for one in (group, other))
+    share = not set(group.addresses).isdisjoint(other.addresses)
+    same = len(pairs & others)
+    return share and 2 * same <= max(len(pairs), len(others)) and pairs != others
 
 
 def _step_ends(group: Group) -> Ints:

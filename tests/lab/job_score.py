@@ -145,8 +145,9 @@ def score(
         _stragglers(truth, pairing, made.checks)
         _hang(truth, pairing, made.checks["hang"])
         _share(pairing, made)
-        if _causes(pairing.true, NETWORK):
-            _network(truth, pairing, result["diagnosis"]["findings"], made.checks)
+    for job in truth["jobs"]:
+        if _causes(job, NETWORK):
+            _network(job, [p for p in pairings if p.true is job], result, made.checks)
     return made
 
 
@@ -395,40 +396,47 @@ def _cost(pairing: Pairing, span: Json, cost_ns: int, words: str, check: Check) 
     check.add(abs(error) <= 1, f"{words} is {error:+.2f} % of a step off")
 
 
-def _network(truth: Json, pairing: Pairing, findings: list[Json], checks: dict[str, Check]) -> None:
-    acting = [(s, c) for s, c in _causes(pairing.true, NETWORK) if s["complete"]]
+def _network(true: Json, pairings: list[Pairing], result: Json, checks: dict[str, Check]) -> None:
+    """Any part of the job may name the fault; a link that no tap is at, by what the taps see."""
+    acting = [(s, c) for s, c in _causes(true, NETWORK) if s["complete"]]
     if not any(_costs(step) for step, _ in acting):
         return
-    cause = acting[0][1]
-    hosts = {r["address"] for r in pairing.true["ranks"] if r["rank"] in cause["ranks"]}
+    first, cause = acting[0]
+    hosts = {r["address"] for r in true["ranks"] if r["rank"] in cause["ranks"]}
     link = "-".join(sorted((cause.get("link") or "").split(">")))
-    first = acting[0][0]
-    ordinals = {(s["generation"], s["step"]): i for i, s in enumerate(pairing.true["steps"])}
-    named: list[tuple[Json, int]] = []
-    for finding in findings:
-        costs = finding.get("job_cost") or []
-        costs = costs if isinstance(costs, list) else [costs]
-        text = finding["sentence"] + str(finding["place"])
-        if (link and link in text) or any(host in text for host in hosts):
-            named += [
-                (cost, cost["cost_ns"]) for cost in costs if cost["job"] == pairing.found["id"]
-            ]
-    sources = set(cause.get("sources", ()))
-    for straggler in pairing.found["stragglers"]:
-        if straggler["cause"] == "slow_transfers" and straggler["address"] in sources | hosts:
-            named.append((straggler, straggler["wait_ns"]))
+    taps = [tap["name"] for capture in result["captures"] for tap in capture["taps"]]
+    is_tapped = any(link in tap for tap in taps)
+    ordinals = {_key(step): number for number, step in enumerate(true["steps"])}
+    sources = set(cause.get("sources", ())) | hosts
+    begins = []
+    for pairing in pairings:
+        named: list[tuple[Json, int]] = []
+        for finding in result["diagnosis"]["findings"]:
+            text = finding["sentence"] + str(finding["place"])
+            hit = {flow["src"] for flow in finding["affected"]}
+            if (
+                (link and link in text)
+                or any(host in text for host in hosts)
+                or (link and not is_tapped and hit <= sources)
+            ):
+                costs = finding.get("job_cost") or []
+                named += [(c, c["cost_ns"]) for c in costs if c["job"] == pairing.found["id"]]
+        for straggler in pairing.found["stragglers"]:
+            if straggler["cause"] == "slow_transfers" and straggler["address"] in sources:
+                named.append((straggler, straggler["wait_ns"]))
+        begins += [
+            ordinals[_key(steps[0])] - ordinals[_key(first)]
+            for span, _ in named
+            if (steps := _true_of(pairing, span))
+        ]
+        for span, cost_ns in named:
+            words = f"{pairing.name}: cost of {link or hosts}"
+            _cost(pairing, span, cost_ns, words, checks["cost"])
     where = link or ", ".join(sorted(hosts))
-    begins = [
-        ordinals[steps[0]["generation"], steps[0]["step"]] - ordinals[_key(first)]
-        for span, _ in named
-        if (steps := _true_of(pairing, span))
-    ]
-    words = f"{pairing.name}: nothing names {where}"
+    words = f"{true['name']}: nothing names {where}"
     if begins:
-        words = f"{pairing.name}: {where} is named {min(begins, key=abs):+d} steps from its onset"
+        words = f"{true['name']}: {where} is named {min(begins, key=abs):+d} steps from its onset"
     checks["network"].add(any(0 <= begin <= 1 for begin in begins), words, not begins)
-    for span, cost_ns in named:
-        _cost(pairing, span, cost_ns, f"{pairing.name}: cost of {where}", checks["cost"])
 
 
 def _key(step: Json) -> tuple[int, int]:
