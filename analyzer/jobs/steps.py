@@ -32,6 +32,8 @@ _LEAST_PAUSE: Final = 0.004
 """Of a step: a shorter pause between messages separates no collectives."""
 _LEAST_OF: Final = 0.1
 """Of the longest usual pause: a shorter one is no boundary, although whole steps fit to it."""
+_LEAST_SWAY: Final = 0.06
+"""Of a period: what steps differ by."""
 _LIKE: Final = 0.7
 """Of the usual pause between steps: a shorter one after the last message of the clock is none."""
 _MARKER: Final = 64
@@ -838,7 +840,15 @@ class _Candidate(NamedTuple):
 
     fits: bool
     usual_ns: float
+    sway: float
+    """Usual difference of a step to the next one, as a share of the period: pauses of several
+    kinds in turn are no boundary."""
     times: Ints
+
+
+def _sway(times: Ints, period_ns: float) -> float:
+    changes = np.abs(np.diff(times, 2))
+    return float(np.median(changes)) / period_ns if len(changes) else np.inf
 
 
 def _boundary(clocks: Sequence[_Clock], edges: Sequence[Edge]) -> _Bounds:
@@ -859,9 +869,11 @@ def _boundary(clocks: Sequence[_Clock], edges: Sequence[Edge]) -> _Bounds:
                 times = _walk(_known(pauses, clock, usual), m, at)
                 if at == marker:
                     return _Bounds("marker", times, within)
-                found.append(_Candidate(_fits(times, edges), usual, times))
+                found.append(_Candidate(_fits(times, edges), usual, _sway(times, period), times))
     if not found:
         return _Bounds("convention", clocks[0].begun_ns[:: clocks[0].rhythm.messages], within)
+    steadiest = min(one.sway for one in found)
+    found = [one for one in found if one.sway <= 2 * steadiest + _LEAST_SWAY]
     longest = max(one.usual_ns for one in found)
     best = max(
         found, key=lambda one: (one.fits and one.usual_ns >= _LEAST_OF * longest, one.usual_ns)
