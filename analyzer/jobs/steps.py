@@ -26,6 +26,8 @@ SHORTEST_PERIOD_NS: Final = 1_000_000
 """Requests and responses that take turns repeat themselves, too; a training step is longer."""
 _LEAST_CONVENTION_NS: Final = 5_000_000
 """Without a common pause, a shorter period may be one of the slices of a collective."""
+_LEAST_OF_FEW_NS: Final = 10_000_000
+"""Where only few periods show, shorter ones may be buckets or layers of one step."""
 LEAST_IDLE: Final = 0.02
 """Of a step: a shorter common pause shows no boundary."""
 _LEAST_PAUSE: Final = 0.004
@@ -741,8 +743,14 @@ def _find_steps(group: Group) -> None:
             group.epochs.append(_epoch(part, found))
     if group.boundary == "convention" and group.rhythm.period_ns < _LEAST_CONVENTION_NS:
         group.reason = "no pause that all its queue pairs share"
-    elif sum(epoch.known_durations for epoch in group.epochs) < FEWEST_PERIODS:
+    elif (known := sum(epoch.known_durations for epoch in group.epochs)) < FEWEST_PERIODS:
         group.reason = "fewer than three periods in the capture"
+    elif known < _MANY_PERIODS and _usual_step(group.epochs) < _LEAST_OF_FEW_NS:
+        group.reason = "too few periods to tell short steps from the collectives of one step"
+
+
+def _usual_step(epochs: Sequence[Epoch]) -> float:
+    return float(np.median(np.concatenate([np.diff(epoch.bounds_ns) for epoch in epochs])))
 
 
 def _no_rhythm(edges: Sequence[Edge]) -> str:

@@ -34,13 +34,14 @@ from .steps import (
     Edge,
     Epoch,
     Group,
+    bundles_of,
     components,
     edges_of,
     groups_of,
     idle_times,
     shape_of,
 )
-from .waiting import COSTLY, Timeline, Verdicts, Way, Wire, judge, timeline
+from .waiting import ALWAYS, COSTLY, Timeline, Verdicts, Way, Wire, judge, timeline
 
 _ALL_ALONG: Final = 0.05
 """Of a step: a rank that is later than the others by this in all steps is waited for."""
@@ -589,8 +590,6 @@ class _Job:
             ended = max(int(edge.ended_ns.max()) for edge in epoch.edges)
             if not following and not self._is_silent_after(epoch):
                 continue
-            if epoch.rest_from_ns is None:
-                continue
             again = {e.flow for f in following[:1] for e in f.edges}
             if any(e.flow in again and e.flow in self._sources.lossy for e in epoch.edges):
                 continue  # it waited for retransmissions
@@ -602,22 +601,69 @@ class _Job:
         return None
 
     def _missing(self, epoch: Epoch) -> list[MissingRank]:
-        """The ranks that were the first to fall silent, if the others went on for a while."""
-        last: dict[int, int] = {}
-        for edge in epoch.edges:
-            sends = max(int(edge.ended_ns.max()), self._sources.open_ns.get(edge.flow, 0))
-            last[edge.src] = max(last.get(edge.src, 0), sends)
-            if len(edge.granted_ns):
-                last[edge.dst] = max(last.get(edge.dst, 0), int(edge.granted_ns[-1]))
-        ordered = sorted(last, key=lambda address: last[address])
-        if len(ordered) < 3 or self._group.rhythm is None:
+        """The rank that the others wait for, if one alone explains that the step does not go on.
+
+        In a ring, each rank gets further than the one that waits for it: the missing one has sent
+        the fewest messages. Elsewhere it is the only one that has sent nothing although it has
+        what it waits for in other steps, and a grant.
+        """
+        if len({edge.src for edge in epoch.edges}) < 3 or len(epoch.bounds_ns) < 2:
             return []
-        gaps = [last[b] - last[a] for a, b in pairwise(ordered)]
-        widest = int(np.argmax(gaps))
-        first = ordered[: widest + 1]
-        if gaps[widest] < 0.1 * self._group.rhythm.period_ns or 2 * len(first) > len(ordered):
+        begun = int(epoch.bounds_ns[-1]) if epoch.rest_from_ns is None else epoch.rest_from_ns
+        edges = [bundle.whole for bundle in bundles_of(epoch.edges)]
+        sent = [len(edge.begun_ns) - int(np.searchsorted(edge.begun_ns, begun)) for edge in edges]
+        if not any(sent):
             return []
-        return [MissingRank(self._sources.addresses[a], self._rank_of(a)) for a in first]
+        by_rank: dict[int, int] = defaultdict(int)
+        for count, edge in zip(sent, edges, strict=True):
+            by_rank[edge.src] += count
+        free = {  # to send: a grant is left
+            edge.src
+            for edge in edges
+            if not len(edge.granted_ns) or edge.granted_ns[-1] > edge.begun_ns[-1]
+        }
+        if self._is_ring and len({frozenset(chain) for chain in self._chains}) == 1:
+            fewest = min(by_rank.values())
+            late = [rank for rank, count in by_rank.items() if count == fewest]
+            late = [rank for rank in late if rank in free] or late
+        else:
+            needs = _needs(edges, epoch.bounds_ns)
+            come = {(e.src, e.dst) for count, e in zip(sent, edges, strict=True) if count}
+            late = [
+                rank
+                for rank, count in by_rank.items()
+                if not count and rank in free and all((src, rank) in come for src in needs[rank])
+            ]
+        if len(late) != 1:
+            return []
+        return [MissingRank(self._sources.addresses[late[0]], self._rank_of(late[0]))]
+
+
+def _needs(edges: Sequence[Edge], bounds_ns: Ints) -> dict[int, set[int]]:
+    """By rank, those whose first message of a step always comes before its own."""
+    steps = len(bounds_ns) - 1
+    first: dict[int, Floats] = {}
+    for edge in edges:
+        mine = first.setdefault(edge.src, np.full(steps, np.inf))
+        np.fmin(mine, _firsts(edge.begun_ns, edge, bounds_ns), out=mine)
+    needs: dict[int, set[int]] = defaultdict(set)
+    for edge in edges:
+        own = first.get(edge.dst)
+        if own is None:
+            continue
+        before = _firsts(edge.ended_ns, edge, bounds_ns) <= own
+        if np.mean(before) >= ALWAYS:
+            needs[edge.dst].add(edge.src)
+    return needs
+
+
+def _firsts(times: Ints, edge: Edge, bounds_ns: Ints) -> Floats:
+    """float64[steps]: of the first message of an edge in each step; infinite without one."""
+    at = np.searchsorted(edge.begun_ns, bounds_ns)
+    sends = at[1:] > at[:-1]
+    firsts = np.full(len(sends), np.inf)
+    firsts[sends] = times[at[:-1][sends]]
+    return firsts
 
 
 def _is_chain(pairs: Sequence[tuple[int, int]]) -> bool:

@@ -2,10 +2,10 @@
 
 A collective begins at a rank with the first data that the rank sends in it: `arrival`. The rank
 could have sent it since it was `ready`: since the last message of the collective before, sent or
-received, and since the receiver granted it. The time in between, its `delay`, is the rank's own: computing, or launching. A rank that
-comes late because its inputs came late has no longer delay than before, so that a victim of the
-network or of another rank is not blamed. From the last arrival to the last message of a collective
-only the network works: its `transfer`.
+received, and since the receiver granted it. The time in between, its `delay`, is the rank's own:
+computing, or launching. A rank that comes late because its inputs came late has no longer delay
+than before, so that a victim of the network or of another rank is not blamed. From the last
+arrival to the last message of a collective only the network works: its `transfer`.
 
 A slow transfer shows its source in what carries it: a host that sends, one that receives, or a tap
 in one direction. Each is busy for so long per byte as messages are on their way over it, however
@@ -164,7 +164,7 @@ def timeline(epoch: Epoch) -> Timeline:
             granted[:, :, place[edge.dst]] = np.fmin(by_receiver, given)
     for rank, came in inputs:
         first = came <= arrival[:, :, rank]
-        always = np.mean(first, axis=0) >= _ALWAYS if steps else np.zeros(count, bool)
+        always = np.mean(first, axis=0) >= ALWAYS if steps else np.zeros(count, bool)
         needed = np.where(first & always, came, np.nan)
         ready[:, :, rank] = np.fmax(ready[:, :, rank], needed)
     may_send = np.fmax(ready, np.where(allowed <= arrival, allowed, np.nan))
@@ -232,7 +232,7 @@ def _add_span(edge: Edge, sent: Ints, origin: int, first: Floats, last: Floats) 
     last[sends] = np.fmax(last[sends], ended)
 
 
-_ALWAYS: Final = 0.9
+ALWAYS: Final = 0.9
 """Share of the steps in which a rank sends its first message after that of another rank."""
 
 
