@@ -51,8 +51,11 @@ _MOST_SENDS: Final = 20_000
 """Of a job, in its result: of more steps only the newest and the longest say what ranks do."""
 _MOST_OTHERS: Final = 100
 """Components listed that nothing shows to be a training job."""
-_MARGIN: Final = 1.1
+_MARGIN: Final = 1.15
 """Packets reach the taps after they leave, and their last hop does not show."""
+_LIKE_PAYLOAD: Final = 0.1
+"""Of the largest collective: what the others differ by, if none is two that follow each other
+without a pause."""
 _HIDDEN: Final = 0.35
 """Of a step: after a longer idle time the collectives of a step run while ranks compute on."""
 
@@ -80,6 +83,8 @@ class Sources:
     taps: int
     ways: Mapping[int, Sequence[str]]
     """By flow: taps that see most of its packets."""
+    marked: Collection[int]
+    """Flows with packets that are marked CE."""
     unreliable: str | None = None
     """Why messages may be missing: then no steps are looked for."""
 
@@ -170,6 +175,9 @@ class _Job:
         self._groups = self._patterns()
         patterns = {part.pattern for part in self._groups}
         self._is_ring = patterns <= {"ring"}
+        pieces = {frozenset(chain) for chain in self._chains}
+        self._is_one_ring = self._is_ring and len(pieces) == 1
+        self._is_in_stages = not self._is_one_ring and patterns <= {"ring", "pairs"}
         self._has_alike_ranks = self._is_ring or all(map(_is_chain, self._chains))
         self._may_blame = self._has_alike_ranks or patterns <= {"ring", "tree"}
         self.slowdowns: list[Slowdown] = []
@@ -351,6 +359,8 @@ class _Job:
         receivers = {edge.dst for edge in part.epoch.edges}
         if len(senders | receivers) < 3:
             return nothing, nothing, nothing
+        if self._is_in_stages:  # transfers between other stages may not show
+            return np.zeros(steps), part.durations, nothing
         if len(senders) < 3 or not self._is_ring or not part.line.is_complete:
             return np.zeros(steps), busy, nothing
         total = np.where(np.isnan(transfer).any(axis=1), busy, transfer.sum(axis=1))
@@ -358,9 +368,8 @@ class _Job:
         low = last * self._least_part(part, senders)
         idle = part.epoch.bounds_ns[1:-1] - part.last_ns[:-1]
         hides = len(idle) and np.median(idle) >= _HIDDEN * np.nanmedian(part.durations)
-        apart = part.line.payload.shape[0] > 1 and np.ptp(part.line.payload) <= 0.5 * np.max(
-            part.line.payload
-        )
+        payload = part.line.payload
+        apart = len(payload) > 2 and np.ptp(payload) <= _LIKE_PAYLOAD * payload.max()
         if hides and apart and self._group.boundary == "longest_idle":
             return last, np.maximum(total, last), last
         return low, np.maximum(total, low), nothing
@@ -486,7 +495,8 @@ class _Job:
     def _runs_of(self, part: _Steps, start: int) -> list[_Run]:
         verdicts, line = part.verdicts, part.line
         extra = part.durations - verdicts.usual_ns
-        wire = Wire(part.epoch, self._sources.ways, verdicts.slow, extra)
+        sources = self._sources
+        wire = Wire(part.epoch, sources.ways, sources.marked, verdicts.slow, extra)
         reasons: list[_Reason | None] = []
         for step in range(len(part.last_ns)):
             blame = verdicts.blamed[step] if self._may_blame else None
@@ -532,7 +542,7 @@ class _Job:
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""
         line, usual = part.line, part.verdicts.usual_ns
-        if not self._is_ring or len(line.ranks) < 3 or np.isnan(usual):
+        if not self._is_one_ring or len(line.ranks) < 3 or np.isnan(usual):
             return None
         delays = np.nan_to_num(line.delay, nan=0.0)
         late = (delays - np.median(delays, axis=2, keepdims=True)).sum(axis=1)
@@ -622,7 +632,7 @@ class _Job:
             for edge in edges
             if not len(edge.granted_ns) or edge.granted_ns[-1] > edge.begun_ns[-1]
         }
-        if self._is_ring and len({frozenset(chain) for chain in self._chains}) == 1:
+        if self._is_one_ring:
             fewest = min(by_rank.values())
             late = [rank for rank, count in by_rank.items() if count == fewest]
             late = [rank for rank in late if rank in free] or late

@@ -16,7 +16,7 @@ take longer on the wire are those over it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
@@ -287,7 +287,7 @@ def usual_of(durations: Floats) -> tuple[float, float]:
     ordered = np.sort(known)
     least = max(COSTLY * float(ordered[0]), _NOISE * neighbours)
     apart = np.flatnonzero(np.diff(ordered) > least) + 1
-    fine = next((ordered[:cut] for cut in apart if cut >= max(2, 0.2 * len(known))), ordered)
+    fine = next((ordered[:cut] for cut in apart if cut >= max(2, 0.15 * len(known))), ordered)
     usual = float(np.median(fine))
     return usual, max(COSTLY * usual, _NOISE * neighbours)
 
@@ -377,12 +377,19 @@ class Wire:
     """How long the data of one epoch is on the wire, by step."""
 
     def __init__(
-        self, epoch: Epoch, taps: Mapping[int, Sequence[str]], slow: Bools, extra_ns: Floats
+        self,
+        epoch: Epoch,
+        taps: Mapping[int, Sequence[str]],
+        marked: Collection[int],
+        slow: Bools,
+        extra_ns: Floats,
     ) -> None:
-        """slow, extra_ns: bool[steps], and what each step lasts longer than usual."""
+        """marked: flows with CE marks; slow, extra_ns: bool[steps], and what each step lasts longer
+        than usual."""
         self._edges, self._extra = epoch.edges, extra_ns
         self._fine = ~slow
         self._ways = ways_of(epoch.edges, taps)
+        self._marked = {at for at, edge in enumerate(epoch.edges) if edge.flow in marked}
         bounds = epoch.bounds_ns
         self._by_edge = self._times_usual([_on_wire([edge], bounds)[0] for edge in epoch.edges])
         both = [_on_wire([epoch.edges[at] for at in way.edges], bounds) for way in self._ways]
@@ -395,11 +402,16 @@ class Wire:
         return times
 
     def source(self, step: int) -> Way | None:
-        """What makes the transfers of a slow step slow, if that shows."""
+        """What makes the transfers of a slow step slow, if that shows.
+
+        Where all data of a host passes one link, both may be: marks are made by the network, not
+        by the NIC of a sender.
+        """
         times = self._by_edge[:, step]
         measured = {int(at) for at in np.flatnonzero(~np.isnan(times))}
         slowed = {at for at in measured if times[at] >= _SLOWER}
-        best: tuple[float, float] = (0.0, 0.0)
+        is_marked = not slowed.isdisjoint(self._marked)
+        best = (0.0, False)
         source = None
         for way, ratio, busy in zip(
             self._ways, self._by_way[:, step], self._busy[:, step], strict=True
@@ -409,8 +421,9 @@ class Wire:
                 continue
             over = way.edges & measured
             explains = len(over & slowed) / max(1, len(over | slowed))
-            if explains >= _EXPLAINS and explains > best[0]:
-                best, source = (explains, ratio), way
+            fitness = (explains, is_marked and way.kind == "tap")
+            if explains >= _EXPLAINS and fitness > best:
+                best, source = fitness, way
         return source
 
     def addresses(self, way: Way) -> set[int]:

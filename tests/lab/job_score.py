@@ -11,8 +11,8 @@ null        a job with fewer than three periods, or sampled, has no iterations, 
 boundaries  ends of steps, within 1 % of the median step; not where they are by convention
 durations   of each job: median of errors at most 1 %, worst at most 2 % of the median step
 straggler   an injected slow rank that costs at least 5 % of its steps is named, with its cause,
-            and `waited_for` is right in these steps, if the taps show data to and from it; of a
-            pipeline, null is right too
+            and `waited_for` is right in these steps, if the taps show data to and from it; of
+            pipelines and mixtures of experts, null is right too
 clean       no other rank is named: an injected fault, or a rank that the truth says came last by
             at least 5 % of a step in most of the steps, may be
 network     a fault of a link or host interface is named by a finding with `job_cost` that names
@@ -42,6 +42,8 @@ ASKED = {
 """Percent of the cases of each check."""
 CAUSES = {"slow_compute": "late_data", "late_launch": "late_grants"}
 """Injected faults of ranks, and the cause that an analysis names."""
+BLAMED = ("ddp", "fsdp")
+"""Jobs whose slow ranks must be named; in others silence is right, too."""
 NETWORK = ("congested_link", "slow_nic", "loss")
 LEAST_SHARE = 0.05
 """Of a step: faults that cost less need not be named."""
@@ -342,12 +344,12 @@ def _stragglers(truth: Json, pairing: Pairing, checks: dict[str, Check]) -> None
             continue
         who = " or ".join(map(str, sorted(ranks)))
         here = [s for s in named if s["rank"] in ranks]
-        if not here and pairing.true["kind"] == "pipeline":
+        if not here and pairing.true["kind"] not in BLAMED:
             continue
         words = f"{pairing.name}: rank {who} ({cause}) is not named"
         told = f", but {[(s['rank'], s['cause']) for s in named]}" if named else ""
         checks["straggler"].add(any(s["cause"] == cause for s in here), words + told, not here)
-    if pairing.true["kind"] != "pipeline":
+    if pairing.true["kind"] in BLAMED:
         found = {(t["generation"], t["step"]): s for s, t in pairing.steps}
         for step, cause in costly:
             if not _addresses(pairing, cause) & told_of:
