@@ -743,9 +743,9 @@ def _find_steps(group: Group) -> None:
             group.epochs.append(_epoch(part, found))
     if group.boundary == "convention" and group.rhythm.period_ns < _LEAST_CONVENTION_NS:
         group.reason = "no pause that all its queue pairs share"
-    elif (known := sum(epoch.known_durations for epoch in group.epochs)) < FEWEST_PERIODS:
+    elif (periods := sum(epoch.known_durations for epoch in group.epochs)) < FEWEST_PERIODS:
         group.reason = "fewer than three periods in the capture"
-    elif known < _MANY_PERIODS and _usual_step(group.epochs) < _LEAST_OF_FEW_NS:
+    elif periods < _MANY_PERIODS and _usual_step(group.epochs) < _LEAST_OF_FEW_NS:
         group.reason = "too few periods to tell short steps from the collectives of one step"
 
 

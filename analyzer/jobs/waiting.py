@@ -391,8 +391,8 @@ class Wire:
         self._ways = ways_of(epoch.edges, taps)
         self._marked = {at for at, edge in enumerate(epoch.edges) if edge.flow in marked}
         bounds = epoch.bounds_ns
-        self._by_edge = self._times_usual([_on_wire([edge], bounds)[0] for edge in epoch.edges])
-        both = [_on_wire([epoch.edges[at] for at in way.edges], bounds) for way in self._ways]
+        self._by_edge = self._times_usual([on_wire([edge], bounds)[0] for edge in epoch.edges])
+        both = [on_wire([epoch.edges[at] for at in way.edges], bounds) for way in self._ways]
         self._by_way = self._times_usual([each for each, _ in both])
         self._busy = np.array([busy for _, busy in both])
 
@@ -431,7 +431,7 @@ class Wire:
         return {end for at in way.edges for end in self._edges[at][1:3]}
 
 
-def _on_wire(edges: Sequence[Edge], bounds: Ints) -> tuple[Floats, Floats]:
+def on_wire(edges: Sequence[Edge], bounds: Ints) -> tuple[Floats, Floats]:
     """float64[steps] twice: ns per byte while messages of more than one packet are on their way
     (NaN without any), and ns of that."""
     begun = np.concatenate([edge.begun_ns for edge in edges])

@@ -406,7 +406,7 @@ def _network(true: Json, pairings: list[Pairing], result: Json, checks: dict[str
     first, cause = acting[0]
     hosts = {r["address"] for r in true["ranks"] if r["rank"] in cause["ranks"]}
     link = "-".join(sorted((cause.get("link") or "").split(">")))
-    taps = [tap["name"] for capture in result["captures"] for tap in capture["taps"]]
+    taps = [tap["name"] for capture in result.get("captures", ()) for tap in capture["taps"]]
     is_tapped = any(link in tap for tap in taps)
     ordinals = {_key(step): number for number, step in enumerate(true["steps"])}
     sources = set(cause.get("sources", ())) | hosts
@@ -415,13 +415,14 @@ def _network(true: Json, pairings: list[Pairing], result: Json, checks: dict[str
         named: list[tuple[Json, int]] = []
         for finding in result["diagnosis"]["findings"]:
             text = finding["sentence"] + str(finding["place"])
-            hit = {flow["src"] for flow in finding["affected"]}
+            hit = {flow["src"] for flow in finding.get("affected", ())}
             if (
                 (link and link in text)
                 or any(host in text for host in hosts)
-                or (link and not is_tapped and hit <= sources)
+                or (link and not is_tapped and hit and hit <= sources)
             ):
                 costs = finding.get("job_cost") or []
+                costs = costs if isinstance(costs, list) else [costs]
                 named += [(c, c["cost_ns"]) for c in costs if c["job"] == pairing.found["id"]]
         for straggler in pairing.found["stragglers"]:
             if straggler["cause"] == "slow_transfers" and straggler["address"] in sources:
