@@ -65,6 +65,8 @@ class Timeline(NamedTuple):
     has_inputs: Bools
     """bool[ranks]: the taps show data to the rank, and the number of messages of all data to and
     from it repeats itself. Of other ranks nobody knows why they are late."""
+    is_granted: Bools
+    """bool[ranks]: the taps show grants for what the rank sends."""
     first_data: Floats
     """float64[steps, ranks]: first packet that the rank sends in the step."""
     last_data: Floats
@@ -174,7 +176,7 @@ def timeline(epoch: Epoch) -> Timeline:
         all(part is not None and len(part) == count for part in parts)
         and {edge.src for edge in edges} == {edge.dst for edge in edges},
         _has_inputs(ranks, edges, parts),
-        first_data, last_data,
+        ~np.isnan(allowed).all(axis=(0, 1)), first_data, last_data,
     )  # fmt: skip
 
 
@@ -317,7 +319,7 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
         alone = alone and bool(line.has_inputs[rank])
         is_costly = extra[step] >= NAMED * usual
         if not line.is_complete:  # a rank that does not show may be late, or slow transfers delay
-            alone = alone and moved[step] <= 0.25 * extra[step]
+            alone = alone and moved[step] <= 0.25 * extra[step] and bool(line.is_granted[rank])
         if late[step, rank] >= 0.5 * extra[step] and alone and is_costly:
             launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
             cause: Cause = "late_grants" if launched_late else "late_data"

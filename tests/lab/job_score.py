@@ -323,6 +323,14 @@ def _addresses(pairing: Pairing, cause: Json) -> set[str]:
     return {r["address"] for r in pairing.true["ranks"] if r["rank"] in cause["ranks"]}
 
 
+def _rank(pairing: Pairing, named: Json) -> int | None:
+    """The rank of the address that is named: short captures show no ranks."""
+    if named["rank"] is not None or "address" not in named:
+        return named["rank"]  # type: ignore[no-any-return]
+    ranks = [r["rank"] for r in pairing.true["ranks"] if r["address"] == named["address"]]
+    return ranks[0] if len(ranks) == 1 else None
+
+
 def _true_of(pairing: Pairing, named: Json) -> list[Json]:
     """Steps of the truth that a straggler or cost spans."""
     return [t for _, t in pairing.steps_between(named["from_step"], named["until_step"])]
@@ -343,7 +351,7 @@ def _stragglers(truth: Json, pairing: Pairing, checks: dict[str, Check]) -> None
         if not addresses & told_of:
             continue
         who = " or ".join(map(str, sorted(ranks)))
-        here = [s for s in named if s["rank"] in ranks]
+        here = [s for s in named if _rank(pairing, s) in ranks]
         if not here and pairing.true["kind"] not in BLAMED:
             continue
         words = f"{pairing.name}: rank {who} ({cause}) is not named"
@@ -366,12 +374,13 @@ def _stragglers(truth: Json, pairing: Pairing, checks: dict[str, Check]) -> None
     for straggler in named:
         steps = _true_of(pairing, straggler)
         ranks = {rank for _, cause in faults for rank in _ranks_of(cause)}
-        is_true = straggler["rank"] in ranks and any(step["causes"] for step in steps)
-        late = [s for s in steps if s.get("last_rank") == straggler["rank"] and _waits(s, pairing)]
+        is_true = _rank(pairing, straggler) in ranks and any(step["causes"] for step in steps)
+        who_is = _rank(pairing, straggler)
+        late = [s for s in steps if s.get("last_rank") == who_is and _waits(s, pairing)]
         acts = any(cause["kind"] in NETWORK for step in steps for cause in step["causes"])
         is_true |= not acts and len(late) * 2 > len(steps)
         if straggler["cause"] == "slow_transfers":
-            is_true = straggler["address"] in through or straggler["rank"] in {
+            is_true = straggler["address"] in through or who_is in {
                 rank for _, cause in slow for rank in _ranks_of(cause)
             }
         if not is_true:
@@ -381,7 +390,7 @@ def _stragglers(truth: Json, pairing: Pairing, checks: dict[str, Check]) -> None
     if not blamed:
         checks["clean"].add(True, "")
     for straggler in named:
-        if straggler["rank"] in {rank for ranks, _ in injected for rank in ranks}:
+        if _rank(pairing, straggler) in {rank for ranks, _ in injected for rank in ranks}:
             words = f"{pairing.name}: wait of rank {straggler['rank']}"
             _cost(pairing, straggler, straggler["wait_ns"], words, checks["cost"])
 
@@ -458,7 +467,7 @@ def _hang(truth: Json, pairing: Pairing, check: Check) -> None:
             False, f"{pairing.name}: the hang of rank {sorted(ranks)} is not told", silent=True
         )
         return
-    missing = {rank["rank"] for rank in found["missing"]}
+    missing = {_rank(pairing, rank) for rank in found["missing"]}
     words = f"{pairing.name}: ranks {sorted(ranks)} hang, told: {missing}"
     check.add(missing == ranks, words, not missing)
     restarted = any(restart["job"] == pairing.name for restart in truth["restarts"])
