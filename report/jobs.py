@@ -26,6 +26,8 @@ from .notes import first_ns
 
 _ALIKE: Final = 0.05
 """Steps within this share of their median are all alike."""
+_ALL: Final = 0.95
+"""Of a step: bounds that are further apart say nothing."""
 _MOST_NAMED: Final = 3
 _SEE: Final = "{}, see the diagnosis"
 _PATTERNS = {
@@ -206,7 +208,7 @@ def _network(iterations: Iterations, is_waited_for: bool) -> str:
     exact, low, high = parts.values()
     if exact and len(exact) == len(low):
         text = f"the network costs {_share(median(exact))} of a step"
-    elif low and high:
+    elif low and high and median(high) - median(low) < _ALL:
         text = (
             f"the network costs between {_share(median(low))} and {_share(median(high))} of a"
             " step: how much of it hides behind computing does not show in packets"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
@@ -315,12 +315,17 @@ class Known:
     ) -> bool:
         """Whether a known cause of these kinds hit `flow` while or shortly before an effect was
         seen there. queue: the effect is a queue."""
+        return any(True for _ in self.causes_of(causes, flow, first_ns, last_ns, queue))
+
+    def causes_of(
+        self, causes: Collection[Kind], flow: int, first_ns: int, last_ns: int, queue: bool = False
+    ) -> Iterator[Finding]:
+        """The known causes that explain such an effect, see `explains`."""
         fits = self._makes_queue if queue else self._is_around
-        return any(
-            (cause.kind in causes or (_is_port_down(cause) and "link-down" in causes))
-            and fits(cause, first_ns, last_ns)
-            for cause in self._by_flow.get(flow, ())
-        )
+        for cause in self._by_flow.get(flow, ()):
+            is_such = cause.kind in causes or (_is_port_down(cause) and "link-down" in causes)
+            if is_such and fits(cause, first_ns, last_ns):
+                yield cause
 
     def _makes_queue(self, cause: Finding, first_ns: int, last_ns: int, window_ns: int = 0) -> bool:
         """Whether a queue of this time can be that of `cause`.

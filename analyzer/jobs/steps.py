@@ -26,12 +26,16 @@ SHORTEST_PERIOD_NS: Final = 1_000_000
 """Requests and responses that take turns repeat themselves, too; a training step is longer."""
 _LEAST_CONVENTION_NS: Final = 5_000_000
 """Without a common pause, a shorter period may be one of the slices of a collective."""
+_LEAST_OF_FEW_NS: Final = 10_000_000
+"""Where only few periods show, shorter ones may be buckets or layers of one step."""
 LEAST_IDLE: Final = 0.02
 """Of a step: a shorter common pause shows no boundary."""
 _LEAST_PAUSE: Final = 0.004
 """Of a step: a shorter pause between messages separates no collectives."""
 _LEAST_OF: Final = 0.1
 """Of the longest usual pause: a shorter one is no boundary, although whole steps fit to it."""
+_LEAST_SWAY: Final = 0.06
+"""Of a period: what steps differ by."""
 _LIKE: Final = 0.7
 """Of the usual pause between steps: a shorter one after the last message of the clock is none."""
 _MARKER: Final = 64
@@ -44,6 +48,11 @@ _MOST_MESSAGES: Final = 1 << 13
 _LAGS: Final = 48
 _IRREGULAR: Final = 0.18
 _IRREGULAR_FEW: Final = 0.12
+_LIKE_PAUSES: Final = 0.8
+"""Of the longest pause of a period: parts of it that end with such pauses are steps."""
+_DISTURBED: Final = 0.35
+_USUALLY: Final = 0.05
+"""Timeouts and other faults change some periods much: most of the others are alike."""
 _ABOUT: Final = 0.1
 """Of a number of messages: rhythms that differ by less are the same one."""
 _MANY_PERIODS: Final = 8
@@ -62,6 +71,7 @@ _SPREAD: Final = 0.9
 _LIFE_PERIODS: Final = 3
 _SAME_PERIOD: Final = 0.02
 """Of a period: what those of flows of one job differ by at the same time."""
+_MOST_PLACES: Final = 0.5
 _LONGER: Final = 0.1
 """Of a period: edges with pauses that are shorter by this are no clocks."""
 _MOST_CLOCKS: Final = 12
@@ -70,6 +80,10 @@ _TOGETHER: Final = 0.02
 """Of a period: steps of parts of one job end together."""
 _LIKE_EACH_OTHER: Final = 0.9
 """Correlation of the durations of steps of parts of one job."""
+_SWAY_OF_PARTS: Final = 0.15
+"""Of a period: collectives of one job end at different times in its slow steps."""
+_SAME_STEPS: Final = 0.95
+"""Correlation of the durations of steps of parts that end at different times."""
 _DRIFT: Final = 0.05
 """Of a period: what a flow gains or loses in all steps together, if it is of the same job."""
 
@@ -195,6 +209,7 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     if count < 2 * FEWEST_PERIODS:
         return None
     found: list[Rhythm] = []
+    disturbed: list[Rhythm] = []
     for lag in _lags(begun, ended, count // FEWEST_PERIODS):
         periods = begun[lag:] - begun[:-lag]
         middle = float(np.median(periods))
@@ -208,14 +223,21 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
         many = count >= _MANY_PERIODS * lag
         if irregularity < (_IRREGULAR if many else _IRREGULAR_FEW):
             found.append(Rhythm(lag, middle, irregularity))
+        elif irregularity < _DISTURBED and (usual := float(np.median(changes))) < _USUALLY:
+            disturbed.append(Rhythm(lag, middle, usual))
+    found = found or disturbed
     if not found:
         return None
     best = min(found, key=lambda rhythm: rhythm.irregularity)
+    few = count < 2 * FEWEST_PERIODS * best.messages
     parts = [  # several periods may be as regular as one
         rhythm
         for rhythm in found
-        if rhythm.irregularity <= 2 * best.irregularity + 0.02
-        and (times := round(best.messages / rhythm.messages)) > 1
+        if (times := round(best.messages / rhythm.messages)) > 1
+        and (
+            rhythm.irregularity <= 2 * best.irregularity + 0.02
+            or (few and _are_steps(begun, ended, best, times))
+        )
         and abs(best.messages - times * rhythm.messages) <= _ABOUT * rhythm.messages
     ]
     best = min(parts, key=lambda rhythm: rhythm.messages, default=best)
@@ -228,6 +250,17 @@ def rhythm_of(begun: Ints, ended: Ints, sizes: Ints | None) -> Rhythm | None:
     ]
     best = min(fitting, key=lambda rhythm: rhythm.irregularity, default=best)
     return None if _is_steady(begun, ended, best.messages) else best
+
+
+def _are_steps(begun: Ints, ended: Ints, rhythm: Rhythm, times: int) -> bool:
+    """Whether so many parts of a period each have the same long pause: steps, of which some are
+    slower, as by another job whose steps meet them again and again."""
+    each, rest = divmod(rhythm.messages, times)
+    if rest:
+        return False
+    usual = _usual(begun[1:] - ended[:-1], rhythm.messages).reshape(times, each)
+    longest = usual[:, int(np.argmax(usual.min(axis=0)))]
+    return bool(longest.min() >= _LIKE_PAUSES * usual.max())
 
 
 def _is_steady(begun: Ints, ended: Ints, messages: int) -> bool:
@@ -317,13 +350,23 @@ def _in_step(group: Group, other: Group) -> bool:
     if len(ends) < _FEWEST_TOGETHER:
         return False
     apart = (ends - others).astype(np.float64)
-    period = group.rhythm.period_ns
-    if np.abs(apart - np.median(apart)).max() > _TOGETHER * period:
-        return False
+    sway = np.abs(apart - np.median(apart)).max() / group.rhythm.period_ns
     lasting, lasting_others = np.diff(ends), np.diff(others)
-    if min(lasting.std(), lasting_others.std()) == 0:
+    if sway > _SWAY_OF_PARTS or min(lasting.std(), lasting_others.std()) == 0:
         return False
-    return bool(np.corrcoef(lasting, lasting_others)[0, 1] >= _LIKE_EACH_OTHER)
+    alike = np.corrcoef(lasting, lasting_others)[0, 1]
+    if sway > _TOGETHER:
+        return bool(alike >= _SAME_STEPS and _complete_each_other(group, other))
+    return bool(alike >= _LIKE_EACH_OTHER)
+
+
+def _complete_each_other(group: Group, other: Group) -> bool:
+    """Whether two groups share addresses and connect different pairs of them, as the collectives
+    of one job do. Two jobs on the same hosts connect the same pairs."""
+    pairs, others = ({(edge.src, edge.dst) for edge in one.edges} for one in (group, other))
+    share = not set(group.addresses).isdisjoint(other.addresses)
+    same = len(pairs & others)
+    return share and 2 * same <= max(len(pairs), len(others)) and pairs != others
 
 
 def _step_ends(group: Group) -> Ints:
@@ -543,9 +586,11 @@ def _keeps_step(edge: Edge, own: Rhythm | None, starts: Ints, rhythm: Rhythm) ->
     ahead = sent / each - periods
     if np.ptp(ahead) > _SWAY:
         return False
-    if not _lasts_as_long(edge, Rhythm(each, rhythm.period_ns, 0.0), starts):
+    in_steps = Rhythm(each, rhythm.period_ns, 0.0)
+    if not (_lasts_as_long(edge, in_steps, starts) or _keeps_place(edge, in_steps, starts)):
         return False
-    apart = 1.0 if own is None else abs(own.period_ns / rhythm.period_ns - 1)
+    lasting = 0.0 if own is None else own.period_ns * each / own.messages
+    apart = abs(lasting / rhythm.period_ns - 1)
     if apart * len(periods) < _DRIFT:
         return True
     slope, offset = np.polyfit(periods, ahead, 1)
@@ -578,6 +623,18 @@ def _lasts_as_long(edge: Edge, rhythm: Rhythm, starts: Ints) -> bool:
     return len(known) < 2 or float(np.median(known)) < _SAME_PERIOD
 
 
+def _keeps_place(edge: Edge, rhythm: Rhythm, starts: Ints) -> bool:
+    """Whether the periods of an edge begin at the same place of most of those that begin at
+    `starts`: slow steps move it, and it comes back."""
+    begins = _starts(edge, rhythm)
+    if len(begins) < FEWEST_PERIODS or len(starts) < FEWEST_PERIODS:
+        return False
+    after = np.clip(np.searchsorted(begins, starts), 1, len(begins) - 1)
+    nearest = after - (starts - begins[after - 1] <= begins[after] - starts)
+    apart = (begins[nearest] - starts) / rhythm.period_ns
+    return bool(np.mean(np.abs(apart - np.median(apart)) < _SAME_PERIOD) > _MOST_PLACES)
+
+
 def _joined_epochs(groups: list[Group]) -> list[Group]:
     """Groups of the same addresses that never overlap in time are epochs of one job."""
     joined: list[Group] = []
@@ -596,16 +653,27 @@ def _joined_epochs(groups: list[Group]) -> list[Group]:
 
 def _with_rest(groups: list[Group], rest: list[Bundle]) -> list[Group]:
     """Edges without a rhythm, such as exchanges of sizes that vary: each is of the job of its
-    addresses in whose steps it is active at the same times, else of a job of its own."""
+    addresses in whose steps it is active at the same times, or of the only one of both its
+    addresses that is granted data, too, else of a job of its own."""
     left: list[Edge] = []
     for edge, members in rest:
         near = [g for g in groups if {edge.src, edge.dst} & set(g.addresses) and g.clocks]
         spread = [_spread(edge, group) for group in near]
+        of_both = [g for g in near if {edge.src, edge.dst} <= set(g.addresses)]
         if spread and min(spread) < _SPREAD:
             near[int(np.argmin(spread))].edges += members
+        elif len(of_both) == 1 and edge.grants is not None and _is_granted(of_both[0], edge):
+            of_both[0].edges += members
         else:
             left += members
     return groups + [Group(component) for component in components(left)]
+
+
+def _is_granted(group: Group, edge: Edge) -> bool:
+    """Whether the data of a job is granted, and the edge lives as long as the job."""
+    clock, rhythm = group.clocks[0]
+    starts = _starts(clock, rhythm)
+    return clock.grants is not None and _lives_as_long(edge, starts, rhythm)
 
 
 def _spread(edge: Edge, group: Group) -> float:
@@ -675,8 +743,14 @@ def _find_steps(group: Group) -> None:
             group.epochs.append(_epoch(part, found))
     if group.boundary == "convention" and group.rhythm.period_ns < _LEAST_CONVENTION_NS:
         group.reason = "no pause that all its queue pairs share"
-    elif sum(epoch.known_durations for epoch in group.epochs) < FEWEST_PERIODS:
+    elif (periods := sum(epoch.known_durations for epoch in group.epochs)) < FEWEST_PERIODS:
         group.reason = "fewer than three periods in the capture"
+    elif periods < _MANY_PERIODS and _usual_step(group.epochs) < _LEAST_OF_FEW_NS:
+        group.reason = "too few periods to tell short steps from the collectives of one step"
+
+
+def _usual_step(epochs: Sequence[Epoch]) -> float:
+    return float(np.median(np.concatenate([np.diff(epoch.bounds_ns) for epoch in epochs])))
 
 
 def _no_rhythm(edges: Sequence[Edge]) -> str:
@@ -774,7 +848,15 @@ class _Candidate(NamedTuple):
 
     fits: bool
     usual_ns: float
+    sway: float
+    """Usual difference of a step to the next one, as a share of the period: pauses of several
+    kinds in turn are no boundary."""
     times: Ints
+
+
+def _sway(times: Ints, period_ns: float) -> float:
+    changes = np.abs(np.diff(times, 2))
+    return float(np.median(changes)) / period_ns if len(changes) else np.inf
 
 
 def _boundary(clocks: Sequence[_Clock], edges: Sequence[Edge]) -> _Bounds:
@@ -785,7 +867,7 @@ def _boundary(clocks: Sequence[_Clock], edges: Sequence[Edge]) -> _Bounds:
     for clock in clocks:
         m, marker = clock.rhythm.messages, _after_marker(clock)
         steps = max(1, len(clock.begun_ns) // m)
-        for pauses in (_longest_pauses(clock), _first_pauses(clock)):
+        for pauses in (_first_pauses(clock), _longest_pauses(clock)):
             phase = pauses.sent % m
             for at in np.unique(phase).tolist():
                 lasting = pauses.lasting_ns[phase == at]
@@ -795,9 +877,11 @@ def _boundary(clocks: Sequence[_Clock], edges: Sequence[Edge]) -> _Bounds:
                 times = _walk(_known(pauses, clock, usual), m, at)
                 if at == marker:
                     return _Bounds("marker", times, within)
-                found.append(_Candidate(_fits(times, edges), usual, times))
+                found.append(_Candidate(_fits(times, edges), usual, _sway(times, period), times))
     if not found:
         return _Bounds("convention", clocks[0].begun_ns[:: clocks[0].rhythm.messages], within)
+    steadiest = min(one.sway for one in found)
+    found = [one for one in found if one.sway <= 2 * steadiest + _LEAST_SWAY]
     longest = max(one.usual_ns for one in found)
     best = max(
         found, key=lambda one: (one.fits and one.usual_ns >= _LEAST_OF * longest, one.usual_ns)

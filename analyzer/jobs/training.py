@@ -34,16 +34,15 @@ from .steps import (
     Edge,
     Epoch,
     Group,
+    bundles_of,
     components,
     edges_of,
     groups_of,
     idle_times,
     shape_of,
 )
-from .waiting import COSTLY, Timeline, Verdicts, judge, timeline
+from .waiting import ALWAYS, COSTLY, Timeline, Verdicts, Way, Wire, judge, timeline
 
-_SLOWER: Final = 1.3
-"""A message that takes this many times its usual time on the wire is slowed by the network."""
 _ALL_ALONG: Final = 0.05
 """Of a step: a rank that is later than the others by this in all steps is waited for."""
 _APART_NS: Final = 2_000_000
@@ -52,8 +51,11 @@ _MOST_SENDS: Final = 20_000
 """Of a job, in its result: of more steps only the newest and the longest say what ranks do."""
 _MOST_OTHERS: Final = 100
 """Components listed that nothing shows to be a training job."""
-_MARGIN: Final = 1.1
+_MARGIN: Final = 1.15
 """Packets reach the taps after they leave, and their last hop does not show."""
+_LIKE_PAYLOAD: Final = 0.1
+"""Of the largest collective: what the others differ by, if none is two that follow each other
+without a pause."""
 _HIDDEN: Final = 0.35
 """Of a step: after a longer idle time the collectives of a step run while ranks compute on."""
 
@@ -79,13 +81,18 @@ class Sources:
     until_ns: Mapping[int, int]
     """By flow: until when a tap that sees it captures."""
     taps: int
+    ways: Mapping[int, Sequence[str]]
+    """By flow: taps that see most of its packets."""
+    marked: Collection[int]
+    """Flows with packets that are marked CE."""
     unreliable: str | None = None
     """Why messages may be missing: then no steps are looked for."""
 
 
 class Slowdown(NamedTuple):
     """Consecutive steps of a job that last longer, and no rank is seen to delay them: because of
-    their transfers, or for a reason that does not show."""
+    their transfers, or for a reason that does not show. flows: whose messages take longer on the
+    wire, if all of them pass `tap`."""
 
     job: int
     from_step: int
@@ -93,6 +100,8 @@ class Slowdown(NamedTuple):
     usual_ns: float
     """What a step lasts before."""
     cost_ns: float
+    tap: str | None
+    flows: Sequence[int]
 
 
 class TrainingJobs(NamedTuple):
@@ -143,12 +152,16 @@ class _Run(NamedTuple):
     """Consecutive steps that are slow for one reason."""
 
     address: int | None
-    """None: slow transfers, and no message is slower where the taps see it."""
+    """None: slow transfers that no host alone explains."""
     cause: Cause
     usual_ns: float
     from_step: int
     until_step: int
     cost_ns: float
+    way: Way | None = None
+    """What carries the slow transfers; None: it does not show."""
+    flows: Sequence[int] = ()
+    """Those over it."""
 
 
 class _Job:
@@ -162,6 +175,9 @@ class _Job:
         self._groups = self._patterns()
         patterns = {part.pattern for part in self._groups}
         self._is_ring = patterns <= {"ring"}
+        pieces = {frozenset(chain) for chain in self._chains}
+        self._is_one_ring = self._is_ring and len(pieces) == 1
+        self._is_in_stages = not self._is_one_ring and patterns <= {"ring", "pairs"}
         self._has_alike_ranks = self._is_ring or all(map(_is_chain, self._chains))
         self._may_blame = self._has_alike_ranks or patterns <= {"ring", "tree"}
         self.slowdowns: list[Slowdown] = []
@@ -173,7 +189,15 @@ class _Job:
         iterations = None if group.reason else self._iterations(steps)
         runs = self._runs(steps)
         self.slowdowns = [
-            Slowdown(self._number, run.from_step, run.until_step, run.usual_ns, run.cost_ns)
+            Slowdown(
+                self._number,
+                run.from_step,
+                run.until_step,
+                run.usual_ns,
+                run.cost_ns,
+                str(run.way.name) if run.way is not None and run.way.kind == "tap" else None,
+                run.flows,
+            )
             for run in runs
             if run.cause == "slow_transfers"
         ]
@@ -335,6 +359,8 @@ class _Job:
         receivers = {edge.dst for edge in part.epoch.edges}
         if len(senders | receivers) < 3:
             return nothing, nothing, nothing
+        if self._is_in_stages:  # transfers between other stages may not show
+            return np.zeros(steps), part.durations, nothing
         if len(senders) < 3 or not self._is_ring or not part.line.is_complete:
             return np.zeros(steps), busy, nothing
         total = np.where(np.isnan(transfer).any(axis=1), busy, transfer.sum(axis=1))
@@ -342,9 +368,8 @@ class _Job:
         low = last * self._least_part(part, senders)
         idle = part.epoch.bounds_ns[1:-1] - part.last_ns[:-1]
         hides = len(idle) and np.median(idle) >= _HIDDEN * np.nanmedian(part.durations)
-        apart = part.line.payload.shape[0] > 1 and np.ptp(part.line.payload) <= 0.5 * np.max(
-            part.line.payload
-        )
+        payload = part.line.payload
+        apart = len(payload) > 2 and np.ptp(payload) <= _LIKE_PAYLOAD * payload.max()
         if hides and apart and self._group.boundary == "longest_idle":
             return last, np.maximum(total, last), last
         return low, np.maximum(total, low), nothing
@@ -469,14 +494,16 @@ class _Job:
 
     def _runs_of(self, part: _Steps, start: int) -> list[_Run]:
         verdicts, line = part.verdicts, part.line
-        reasons: list[tuple[int | None, Cause] | None] = []
+        extra = part.durations - verdicts.usual_ns
+        sources = self._sources
+        wire = Wire(part.epoch, sources.ways, sources.marked, verdicts.slow, extra)
+        reasons: list[_Reason | None] = []
         for step in range(len(part.last_ns)):
             blame = verdicts.blamed[step] if self._may_blame else None
             if blame is not None:
-                reasons.append((line.ranks[blame.rank], blame.cause))
+                reasons.append(_Reason(line.ranks[blame.rank], blame.cause))
             elif verdicts.slow[step]:
-                source = self._slow_source(part, step) if verdicts.network[step] else None
-                reasons.append((source, "slow_transfers"))
+                reasons.append(self._slow_transfers(wire, step))
             else:
                 reasons.append(None)
         if not verdicts.slow.any() and (late := self._late_all_along(part)) is not None:
@@ -489,41 +516,33 @@ class _Job:
         for reason, together in groupby(reasons, key=_alike):
             entries = list(together)
             count = len(entries)
-            if reason is not None:
-                causes = [entry[1] for entry in entries if entry is not None]
+            if reason is not None and (one := entries[0]) is not None:
+                causes = [entry.cause for entry in entries if entry is not None]
                 usual = _usual_before(part, first)
                 cost = float(np.nansum(part.durations[first : first + count] - usual))
                 cause = Counter(causes).most_common(1)[0][0]
-                address = reason[0]
+                address, way = one.address, one.way
                 doubtful = not line.is_complete or address in self._shared
                 if count == 1 and doubtful:  # another rank or job may delay a single step
-                    address, cause = None, "slow_transfers"
+                    address, way, cause = None, None, "slow_transfers"
+                flows = [] if way is None else [part.epoch.edges[at].flow for at in way.edges]
                 until = start + first + count - 1
-                runs.append(_Run(address, cause, usual, start + first, until, cost))
+                runs.append(_Run(address, cause, usual, start + first, until, cost, way, flows))
             first += count
         return runs
 
-    def _slow_source(self, part: _Steps, step: int) -> int | None:
-        """The address whose messages take longer on the wire than in the steps before."""
-        moving, fine = part.line.moving, ~part.verdicts.slow
-        if not fine.any():
-            return None
-        with np.errstate(invalid="ignore", divide="ignore"):
-            slower = np.nan_to_num(moving[step] / np.median(moving[fine], axis=0), posinf=0.0)
-        slow = [
-            edge for edge, times in zip(part.line.edges, slower, strict=True) if times >= _SLOWER
-        ]
-        if not slow:
-            return None
-        senders = {edge.src for edge in slow}
-        common = set.intersection(*({edge.src, edge.dst} for edge in slow))
-        suspects = senders if len(senders) == 1 else common
-        return suspects.pop() if len(suspects) == 1 and not suspects & self._shared else None
+    def _slow_transfers(self, wire: Wire, step: int) -> _Reason:
+        """Why a step is slow that no rank delays: a host or tap over which messages take longer."""
+        way = wire.source(step)
+        if way is None or wire.addresses(way) & self._shared:
+            return _Reason(None, "slow_transfers")
+        is_host = way.kind != "tap"
+        return _Reason(int(way.name) if is_host else None, "slow_transfers", way)
 
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""
         line, usual = part.line, part.verdicts.usual_ns
-        if not self._is_ring or len(line.ranks) < 3 or np.isnan(usual):
+        if not self._is_one_ring or len(line.ranks) < 3 or np.isnan(usual):
             return None
         delays = np.nan_to_num(line.delay, nan=0.0)
         late = (delays - np.median(delays, axis=2, keepdims=True)).sum(axis=1)
@@ -581,8 +600,6 @@ class _Job:
             ended = max(int(edge.ended_ns.max()) for edge in epoch.edges)
             if not following and not self._is_silent_after(epoch):
                 continue
-            if epoch.rest_from_ns is None:
-                continue
             again = {e.flow for f in following[:1] for e in f.edges}
             if any(e.flow in again and e.flow in self._sources.lossy for e in epoch.edges):
                 continue  # it waited for retransmissions
@@ -594,22 +611,69 @@ class _Job:
         return None
 
     def _missing(self, epoch: Epoch) -> list[MissingRank]:
-        """The ranks that were the first to fall silent, if the others went on for a while."""
-        last: dict[int, int] = {}
-        for edge in epoch.edges:
-            sends = max(int(edge.ended_ns.max()), self._sources.open_ns.get(edge.flow, 0))
-            last[edge.src] = max(last.get(edge.src, 0), sends)
-            if len(edge.granted_ns):
-                last[edge.dst] = max(last.get(edge.dst, 0), int(edge.granted_ns[-1]))
-        ordered = sorted(last, key=lambda address: last[address])
-        if len(ordered) < 3 or self._group.rhythm is None:
+        """The rank that the others wait for, if one alone explains that the step does not go on.
+
+        In a ring, each rank gets further than the one that waits for it: the missing one has sent
+        the fewest messages. Elsewhere it is the only one that has sent nothing although it has
+        what it waits for in other steps, and a grant.
+        """
+        if len({edge.src for edge in epoch.edges}) < 3 or len(epoch.bounds_ns) < 2:
             return []
-        gaps = [last[b] - last[a] for a, b in pairwise(ordered)]
-        widest = int(np.argmax(gaps))
-        first = ordered[: widest + 1]
-        if gaps[widest] < 0.1 * self._group.rhythm.period_ns or 2 * len(first) > len(ordered):
+        begun = int(epoch.bounds_ns[-1]) if epoch.rest_from_ns is None else epoch.rest_from_ns
+        edges = [bundle.whole for bundle in bundles_of(epoch.edges)]
+        sent = [len(edge.begun_ns) - int(np.searchsorted(edge.begun_ns, begun)) for edge in edges]
+        if not any(sent):
             return []
-        return [MissingRank(self._sources.addresses[a], self._rank_of(a)) for a in first]
+        by_rank: dict[int, int] = defaultdict(int)
+        for count, edge in zip(sent, edges, strict=True):
+            by_rank[edge.src] += count
+        free = {  # to send: a grant is left
+            edge.src
+            for edge in edges
+            if not len(edge.granted_ns) or edge.granted_ns[-1] > edge.begun_ns[-1]
+        }
+        if self._is_one_ring:
+            fewest = min(by_rank.values())
+            late = [rank for rank, count in by_rank.items() if count == fewest]
+            late = [rank for rank in late if rank in free] or late
+        else:
+            needs = _needs(edges, epoch.bounds_ns)
+            come = {(e.src, e.dst) for count, e in zip(sent, edges, strict=True) if count}
+            late = [
+                rank
+                for rank, count in by_rank.items()
+                if not count and rank in free and all((src, rank) in come for src in needs[rank])
+            ]
+        if len(late) != 1:
+            return []
+        return [MissingRank(self._sources.addresses[late[0]], self._rank_of(late[0]))]
+
+
+def _needs(edges: Sequence[Edge], bounds_ns: Ints) -> dict[int, set[int]]:
+    """By rank, those whose first message of a step always comes before its own."""
+    steps = len(bounds_ns) - 1
+    first: dict[int, Floats] = {}
+    for edge in edges:
+        mine = first.setdefault(edge.src, np.full(steps, np.inf))
+        np.fmin(mine, _firsts(edge.begun_ns, edge, bounds_ns), out=mine)
+    needs: dict[int, set[int]] = defaultdict(set)
+    for edge in edges:
+        own = first.get(edge.dst)
+        if own is None:
+            continue
+        before = _firsts(edge.ended_ns, edge, bounds_ns) <= own
+        if np.mean(before) >= ALWAYS:
+            needs[edge.dst].add(edge.src)
+    return needs
+
+
+def _firsts(times: Ints, edge: Edge, bounds_ns: Ints) -> Floats:
+    """float64[steps]: of the first message of an edge in each step; infinite without one."""
+    at = np.searchsorted(edge.begun_ns, bounds_ns)
+    sends = at[1:] > at[:-1]
+    firsts = np.full(len(sends), np.inf)
+    firsts[sends] = times[at[:-1][sends]]
+    return firsts
 
 
 def _is_chain(pairs: Sequence[tuple[int, int]]) -> bool:
@@ -621,9 +685,19 @@ def _is_chain(pairs: Sequence[tuple[int, int]]) -> bool:
     return most_out == most_in == 1
 
 
-def _alike(reason: tuple[int | None, Cause] | None) -> tuple[int | None, bool] | None:
+class _Reason(NamedTuple):
+    """Why a step is slow."""
+
+    address: int | None
+    cause: Cause
+    way: Way | None = None
+
+
+def _alike(reason: _Reason | None) -> tuple[int | None, bool, Way | None] | None:
     """Steps of one run: grants that are late in some of them make no other run."""
-    return None if reason is None else (reason[0], reason[1] == "slow_transfers")
+    if reason is None:
+        return None
+    return reason.address, reason.cause == "slow_transfers", reason.way
 
 
 _MOST_SIZES: Final = 8

@@ -2,16 +2,22 @@
 
 A collective begins at a rank with the first data that the rank sends in it: `arrival`. The rank
 could have sent it since it was `ready`: since the last message of the collective before, sent or
-received. The time in between, its `delay`, is the rank's own: computing, or launching. A rank that
-comes late because its inputs came late has no longer delay than before, so that a victim of the
-network or of another rank is not blamed. From the last arrival to the last message of a collective
-only the network works: its `transfer`.
+received, and since the receiver granted it. The time in between, its `delay`, is the rank's own:
+computing, or launching. A rank that comes late because its inputs came late has no longer delay
+than before, so that a victim of the network or of another rank is not blamed. From the last
+arrival to the last message of a collective only the network works: its `transfer`.
+
+A slow transfer shows its source in what carries it: a host that sends, one that receives, or a tap
+in one direction. Each is busy for so long per byte as messages are on their way over it, however
+many share it. The source is busy longer per byte than in the other steps, and the messages that
+take longer on the wire are those over it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -59,10 +65,8 @@ class Timeline(NamedTuple):
     has_inputs: Bools
     """bool[ranks]: the taps show data to the rank, and the number of messages of all data to and
     from it repeats itself. Of other ranks nobody knows why they are late."""
-    moving: Floats
-    """float64[steps, edges]: time per message of more than one packet, from first to last."""
-    edges: Sequence[Edge]
-    """Data between two addresses, over all queue pairs of their connections."""
+    is_granted: Bools
+    """bool[ranks]: the taps show grants for what the rank sends."""
     first_data: Floats
     """float64[steps, ranks]: first packet that the rank sends in the step."""
     last_data: Floats
@@ -113,24 +117,22 @@ def timeline(epoch: Epoch) -> Timeline:
     parts = _parts(epoch, edges, sent)
     count = max((len(part) for part in parts if part is not None), default=1)
     shape = steps, count, len(ranks)
-    arrival, sent_ns, ready, granted = (np.full(shape, np.nan) for _ in range(4))
+    arrival, sent_ns, ready, granted, allowed = (np.full(shape, np.nan) for _ in range(5))
     end = np.full(shape[:2], np.nan)
     first_data, last_data = (
         np.full((steps, len(ranks)), np.nan),
         np.full((steps, len(ranks)), np.nan),
     )
-    moving = np.full((steps, len(edges)), np.nan)
     payload, last_messages = np.zeros(count), 0
     inputs: list[tuple[int, Floats]] = []
     pairs = {(edge.src, edge.dst) for edge in edges}
     both_ways = set() if shape_of(pairs)[0] == "ring" else pairs & {(b, a) for a, b in pairs}
     place = {rank: at for at, rank in enumerate(ranks)}
-    for e, (edge, at, part) in enumerate(zip(edges, sent, parts, strict=True)):
+    for edge, at, part in zip(edges, sent, parts, strict=True):
         if steps and len(edge.begun_ns):
             _add_span(
                 edge, at, origin, first_data[:, place[edge.src]], last_data[:, place[edge.src]]
             )
-            moving[:, e] = _moving(edge, at)
         if part is None or len(part) != count:
             continue
         begins = at[:-1, None] + part[None, :]
@@ -156,21 +158,25 @@ def timeline(epoch: Epoch) -> Timeline:
             before[0, 0] = float(edge.ended_ns[: begins[0, 0]].max() - origin)
         for rank in {edge.src, edge.dst} & place.keys():
             ready[:, :, place[rank]] = np.fmax(ready[:, :, place[rank]], before)
+        given = _granted(edge, begins) - origin
+        by_sender = allowed[:, :, place[edge.src]]
+        allowed[:, :, place[edge.src]] = np.fmin(by_sender, given)
         if edge.dst in place:
-            given = granted[:, :, place[edge.dst]]
-            granted[:, :, place[edge.dst]] = np.fmin(given, _granted(edge, begins) - origin)
+            by_receiver = granted[:, :, place[edge.dst]]
+            granted[:, :, place[edge.dst]] = np.fmin(by_receiver, given)
     for rank, came in inputs:
         first = came <= arrival[:, :, rank]
-        always = np.mean(first, axis=0) >= _ALWAYS if steps else np.zeros(count, bool)
+        always = np.mean(first, axis=0) >= ALWAYS if steps else np.zeros(count, bool)
         needed = np.where(first & always, came, np.nan)
         ready[:, :, rank] = np.fmax(ready[:, :, rank], needed)
+    may_send = np.fmax(ready, np.where(allowed <= arrival, allowed, np.nan))
     return Timeline(
-        origin, ranks, arrival, sent_ns, arrival - ready, granted - ready, end, payload,
+        origin, ranks, arrival, sent_ns, arrival - may_send, granted - ready, end, payload,
         last_messages,
         all(part is not None and len(part) == count for part in parts)
         and {edge.src for edge in edges} == {edge.dst for edge in edges},
         _has_inputs(ranks, edges, parts),
-        moving, edges, first_data, last_data,
+        ~np.isnan(allowed).all(axis=(0, 1)), first_data, last_data,
     )  # fmt: skip
 
 
@@ -228,15 +234,7 @@ def _add_span(edge: Edge, sent: Ints, origin: int, first: Floats, last: Floats) 
     last[sends] = np.fmax(last[sends], ended)
 
 
-def _moving(edge: Edge, sent: Ints) -> Floats:
-    """float64[steps]: time of the messages of an edge on the wire, by their number."""
-    lasting = np.concatenate([[0], np.cumsum(edge.ended_ns - edge.begun_ns)])
-    messages = np.diff(sent)
-    moving: Floats = np.diff(lasting[sent]) / np.maximum(messages, 1)
-    return moving
-
-
-_ALWAYS: Final = 0.9
+ALWAYS: Final = 0.9
 """Share of the steps in which a rank sends its first message after that of another rank."""
 
 
@@ -291,7 +289,7 @@ def usual_of(durations: Floats) -> tuple[float, float]:
     ordered = np.sort(known)
     least = max(COSTLY * float(ordered[0]), _NOISE * neighbours)
     apart = np.flatnonzero(np.diff(ordered) > least) + 1
-    fine = next((ordered[:cut] for cut in apart if cut >= max(2, 0.2 * len(known))), ordered)
+    fine = next((ordered[:cut] for cut in apart if cut >= max(2, 0.15 * len(known))), ordered)
     usual = float(np.median(fine))
     return usual, max(COSTLY * usual, _NOISE * neighbours)
 
@@ -321,7 +319,7 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
         alone = alone and bool(line.has_inputs[rank])
         is_costly = extra[step] >= NAMED * usual
         if not line.is_complete:  # a rank that does not show may be late, or slow transfers delay
-            alone = alone and moved[step] <= 0.25 * extra[step]
+            alone = alone and moved[step] <= 0.25 * extra[step] and bool(line.is_granted[rank])
         if late[step, rank] >= 0.5 * extra[step] and alone and is_costly:
             launched_late = late_grants[step, rank] >= 0.5 * late[step, rank]
             cause: Cause = "late_grants" if launched_late else "late_data"
@@ -334,3 +332,120 @@ def judge(line: Timeline, durations: Floats) -> Verdicts:
 def _excess(values: Floats, fine: Bools) -> Floats:
     """Above the median of the fine steps, of each collective and rank; 0 where unknown."""
     return np.nan_to_num(values - _median(values[fine], 0)[None], nan=0.0)
+
+
+_SLOWER: Final = 1.3
+"""A queue pair whose bytes take this many times their usual time on the wire is slowed."""
+_SLOW_WAY: Final = 1.5
+"""What carries data is slow if it is busy for this many times its usual time per byte."""
+_PART_OF_EXTRA: Final = 0.25
+"""Of what a slow step lasts longer: a slow way is busy longer by this, at least."""
+_EXPLAINS: Final = 0.5
+"""Of the queue pairs over a slow way and the slowed ones: those that are both."""
+
+
+class Way(NamedTuple):
+    """What carries data of several queue pairs."""
+
+    kind: Literal["sender", "tap", "receiver"]
+    name: int | str
+    """The number of an address, or a tap."""
+    edges: frozenset[int]
+    """Indices of the edges whose data passes it, in one direction."""
+
+
+def ways_of(edges: Sequence[Edge], taps: Mapping[int, Sequence[str]]) -> list[Way]:
+    """All of some edges. taps: of each flow, those that see most of it."""
+    found: dict[tuple[str, int | str, int], set[int]] = defaultdict(set)
+    sides: dict[str, dict[int, int]] = defaultdict(dict)
+    for at, edge in enumerate(edges):
+        found["sender", edge.src, 0].add(at)
+        found["receiver", edge.dst, 0].add(at)
+        for tap in taps.get(edge.flow, ()):
+            side = sides[tap]  # of the tap, on which an address is
+            near = side.setdefault(edge.src, 1 - side.get(edge.dst, 1))
+            side.setdefault(edge.dst, 1 - near)
+            found["tap", tap, near].add(at)
+    order: tuple[Literal["sender", "tap", "receiver"], ...] = ("sender", "tap", "receiver")
+    return [
+        Way(kind, name, frozenset(members))
+        for kind in order
+        for (of_kind, name, _), members in found.items()
+        if of_kind == kind
+    ]
+
+
+class Wire:
+    """How long the data of one epoch is on the wire, by step."""
+
+    def __init__(
+        self,
+        epoch: Epoch,
+        taps: Mapping[int, Sequence[str]],
+        marked: Collection[int],
+        slow: Bools,
+        extra_ns: Floats,
+    ) -> None:
+        """marked: flows with CE marks; slow, extra_ns: bool[steps], and what each step lasts longer
+        than usual."""
+        self._edges, self._extra = epoch.edges, extra_ns
+        self._fine = ~slow
+        self._ways = ways_of(epoch.edges, taps)
+        self._marked = {at for at, edge in enumerate(epoch.edges) if edge.flow in marked}
+        bounds = epoch.bounds_ns
+        self._by_edge = self._times_usual([on_wire([edge], bounds)[0] for edge in epoch.edges])
+        both = [on_wire([epoch.edges[at] for at in way.edges], bounds) for way in self._ways]
+        self._by_way = self._times_usual([each for each, _ in both])
+        self._busy = np.array([busy for _, busy in both])
+
+    def _times_usual(self, each: Sequence[Floats]) -> Floats:
+        per_byte = np.array(each)
+        times: Floats = per_byte / _median(per_byte[:, self._fine], 1)[:, None]
+        return times
+
+    def source(self, step: int) -> Way | None:
+        """What makes the transfers of a slow step slow, if that shows.
+
+        Where all data of a host passes one link, both may be: marks are made by the network, not
+        by the NIC of a sender.
+        """
+        times = self._by_edge[:, step]
+        measured = {int(at) for at in np.flatnonzero(~np.isnan(times))}
+        slowed = {at for at in measured if times[at] >= _SLOWER}
+        is_marked = not slowed.isdisjoint(self._marked)
+        best = (0.0, False)
+        source = None
+        for way, ratio, busy in zip(
+            self._ways, self._by_way[:, step], self._busy[:, step], strict=True
+        ):
+            longer = busy * (1 - 1 / ratio) if ratio >= _SLOW_WAY else 0.0
+            if longer < max(_PART_OF_EXTRA * self._extra[step], 1):
+                continue
+            over = way.edges & measured
+            explains = len(over & slowed) / max(1, len(over | slowed))
+            fitness = (explains, is_marked and way.kind == "tap")
+            if explains >= _EXPLAINS and fitness > best:
+                best, source = fitness, way
+        return source
+
+    def addresses(self, way: Way) -> set[int]:
+        """Both ends of the data that passes."""
+        return {end for at in way.edges for end in self._edges[at][1:3]}
+
+
+def on_wire(edges: Sequence[Edge], bounds: Ints) -> tuple[Floats, Floats]:
+    """float64[steps] twice: ns per byte while messages of more than one packet are on their way
+    (NaN without any), and ns of that."""
+    begun = np.concatenate([edge.begun_ns for edge in edges])
+    ended = np.concatenate([edge.ended_ns for edge in edges])
+    sizes = np.concatenate([edge.bytes for edge in edges])
+    order = np.flatnonzero(ended > begun)
+    order = order[np.argsort(begun[order], kind="stable")]
+    begun, ended, sizes = begun[order], np.maximum.accumulate(ended[order]), sizes[order]
+    since = np.maximum(begun, np.concatenate([begun[:1], ended[:-1]]))
+    at = np.searchsorted(begun, bounds)
+    busy = np.diff(np.concatenate([[0], np.cumsum(ended - since)])[at]).astype(np.float64)
+    carried = np.diff(np.concatenate([[0], np.cumsum(sizes)])[at])
+    per_byte = np.full(len(busy), np.nan)
+    np.divide(busy, carried, out=per_byte, where=carried > 0)
+    return per_byte, busy

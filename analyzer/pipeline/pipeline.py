@@ -260,6 +260,11 @@ class Pipeline:
                 for flow in flows
             },
             taps=len(self.registry.taps),
+            ways={
+                flow.id: [tap for tap, seen in flow.taps.items() if 2 * seen >= flow.packets]
+                for flow in flows
+            },
+            marked={flow.id for flow in flows if flow.ecn_marked_packets},
             unreliable=unreliable,
         )
         return training_jobs(sources)

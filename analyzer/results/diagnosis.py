@@ -16,7 +16,7 @@ Kind = Literal[
     "duplication", "corruption", "stalled", "receiver-not-ready", "fatal-nak",
     "timeout-recovery", "retry-storm", "dscp-mismatch", "mtu-mismatch", "pause", "mrc-path",
     "cnp-without-mark", "mark-without-cnp", "capture-loss", "clock", "delay-step",
-    "straggler", "hang",
+    "straggler", "slow-link", "hang",
 ]  # fmt: skip
 """Kinds of findings; docs/diagnosis.md defines each."""
 Severity = Literal["critical", "warning", "note"]

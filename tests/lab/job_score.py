@@ -11,7 +11,8 @@ null        a job with fewer than three periods, or sampled, has no iterations, 
 boundaries  ends of steps, within 1 % of the median step; not where they are by convention
 durations   of each job: median of errors at most 1 %, worst at most 2 % of the median step
 straggler   an injected slow rank that costs at least 5 % of its steps is named, with its cause,
-            and `waited_for` is right in these steps; of a pipeline, null is right too
+            and `waited_for` is right in these steps, if the taps show data to and from it; of
+            pipelines and mixtures of experts, null is right too
 clean       no other rank is named: an injected fault, or a rank that the truth says came last by
             at least 5 % of a step in most of the steps, may be
 network     a fault of a link or host interface is named by a finding with `job_cost` that names
@@ -41,6 +42,8 @@ ASKED = {
 """Percent of the cases of each check."""
 CAUSES = {"slow_compute": "late_data", "late_launch": "late_grants"}
 """Injected faults of ranks, and the cause that an analysis names."""
+BLAMED = ("ddp", "fsdp")
+"""Jobs whose slow ranks must be named; in others silence is right, too."""
 NETWORK = ("congested_link", "slow_nic", "loss")
 LEAST_SHARE = 0.05
 """Of a step: faults that cost less need not be named."""
@@ -141,11 +144,12 @@ def score(
     for pairing in pairings:
         _match_steps(pairing)
         _steps(pairing, made)
-        _stragglers(pairing, made.checks)
+        _stragglers(truth, pairing, made.checks)
         _hang(truth, pairing, made.checks["hang"])
         _share(pairing, made)
-        if _causes(pairing.true, NETWORK):
-            _network(truth, pairing, result["diagnosis"]["findings"], made.checks)
+    for job in truth["jobs"]:
+        if _causes(job, NETWORK):
+            _network(job, [p for p in pairings if p.true is job], result, made.checks)
     return made
 
 
@@ -315,30 +319,49 @@ def _ranks_of(cause: Json) -> set[int]:
     return set(cause["ranks"])
 
 
+def _addresses(pairing: Pairing, cause: Json) -> set[str]:
+    return {r["address"] for r in pairing.true["ranks"] if r["rank"] in cause["ranks"]}
+
+
+def _rank(pairing: Pairing, named: Json) -> int | None:
+    """The rank of the address that is named: short captures show no ranks."""
+    if named["rank"] is not None or "address" not in named:
+        return named["rank"]  # type: ignore[no-any-return]
+    ranks = [r["rank"] for r in pairing.true["ranks"] if r["address"] == named["address"]]
+    return ranks[0] if len(ranks) == 1 else None
+
+
 def _true_of(pairing: Pairing, named: Json) -> list[Json]:
     """Steps of the truth that a straggler or cost spans."""
     return [t for _, t in pairing.steps_between(named["from_step"], named["until_step"])]
 
 
-def _stragglers(pairing: Pairing, checks: dict[str, Check]) -> None:
+def _stragglers(truth: Json, pairing: Pairing, checks: dict[str, Check]) -> None:
+    data = _data(truth, pairing.name)
+    told_of = {src for src, _, _ in data} & {dst for _, dst, _ in data}
+    """Addresses of which the taps show what they get and what they send."""
     named = pairing.found["stragglers"]
     faults = [(s, c) for s, c in _causes(pairing.true, CAUSES) if s["complete"]]
     costly = [(step, cause) for step, cause in faults if _costs(step)]
     injected = {(frozenset(_ranks_of(c)), CAUSES[c["kind"]]) for _, c in costly}
     for ranks, cause in injected:
-        addresses = {r["address"] for r in pairing.true["ranks"] if r["rank"] in ranks}
+        addresses = _addresses(pairing, {"ranks": ranks})
         if not pairing.whole and not addresses & set(pairing.found.get("addresses", addresses)):
             continue  # a part of the job without that host
+        if not addresses & told_of:
+            continue
         who = " or ".join(map(str, sorted(ranks)))
-        here = [s for s in named if s["rank"] in ranks]
-        if not here and pairing.true["kind"] == "pipeline":
+        here = [s for s in named if _rank(pairing, s) in ranks]
+        if not here and pairing.true["kind"] not in BLAMED:
             continue
         words = f"{pairing.name}: rank {who} ({cause}) is not named"
         told = f", but {[(s['rank'], s['cause']) for s in named]}" if named else ""
         checks["straggler"].add(any(s["cause"] == cause for s in here), words + told, not here)
-    if pairing.true["kind"] != "pipeline":
+    if pairing.true["kind"] in BLAMED:
         found = {(t["generation"], t["step"]): s for s, t in pairing.steps}
         for step, cause in costly:
+            if not _addresses(pairing, cause) & told_of:
+                continue
             here_step = found.get((step["generation"], step["step"]))
             if here_step is not None:
                 words = f"{pairing.name} step {step['step']}: waited for {here_step['waited_for']}"
@@ -351,11 +374,13 @@ def _stragglers(pairing: Pairing, checks: dict[str, Check]) -> None:
     for straggler in named:
         steps = _true_of(pairing, straggler)
         ranks = {rank for _, cause in faults for rank in _ranks_of(cause)}
-        is_true = straggler["rank"] in ranks and any(step["causes"] for step in steps)
-        late = [s for s in steps if s.get("last_rank") == straggler["rank"] and _waits(s, pairing)]
-        is_true |= not slow and len(late) * 2 > len(steps)
+        is_true = _rank(pairing, straggler) in ranks and any(step["causes"] for step in steps)
+        who_is = _rank(pairing, straggler)
+        late = [s for s in steps if s.get("last_rank") == who_is and _waits(s, pairing)]
+        acts = any(cause["kind"] in NETWORK for step in steps for cause in step["causes"])
+        is_true |= not acts and len(late) * 2 > len(steps)
         if straggler["cause"] == "slow_transfers":
-            is_true = straggler["address"] in through or straggler["rank"] in {
+            is_true = straggler["address"] in through or who_is in {
                 rank for _, cause in slow for rank in _ranks_of(cause)
             }
         if not is_true:
@@ -365,7 +390,7 @@ def _stragglers(pairing: Pairing, checks: dict[str, Check]) -> None:
     if not blamed:
         checks["clean"].add(True, "")
     for straggler in named:
-        if straggler["rank"] in {rank for ranks, _ in injected for rank in ranks}:
+        if _rank(pairing, straggler) in {rank for ranks, _ in injected for rank in ranks}:
             words = f"{pairing.name}: wait of rank {straggler['rank']}"
             _cost(pairing, straggler, straggler["wait_ns"], words, checks["cost"])
 
@@ -382,40 +407,48 @@ def _cost(pairing: Pairing, span: Json, cost_ns: int, words: str, check: Check) 
     check.add(abs(error) <= 1, f"{words} is {error:+.2f} % of a step off")
 
 
-def _network(truth: Json, pairing: Pairing, findings: list[Json], checks: dict[str, Check]) -> None:
-    acting = [(s, c) for s, c in _causes(pairing.true, NETWORK) if s["complete"]]
+def _network(true: Json, pairings: list[Pairing], result: Json, checks: dict[str, Check]) -> None:
+    """Any part of the job may name the fault; a link that no tap is at, by what the taps see."""
+    acting = [(s, c) for s, c in _causes(true, NETWORK) if s["complete"]]
     if not any(_costs(step) for step, _ in acting):
         return
-    cause = acting[0][1]
-    hosts = {r["address"] for r in pairing.true["ranks"] if r["rank"] in cause["ranks"]}
+    first, cause = acting[0]
+    hosts = {r["address"] for r in true["ranks"] if r["rank"] in cause["ranks"]}
     link = "-".join(sorted((cause.get("link") or "").split(">")))
-    first = acting[0][0]
-    ordinals = {(s["generation"], s["step"]): i for i, s in enumerate(pairing.true["steps"])}
-    named: list[tuple[Json, int]] = []
-    for finding in findings:
-        costs = finding.get("job_cost") or []
-        costs = costs if isinstance(costs, list) else [costs]
-        text = finding["sentence"] + str(finding["place"])
-        if (link and link in text) or any(host in text for host in hosts):
-            named += [
-                (cost, cost["cost_ns"]) for cost in costs if cost["job"] == pairing.found["id"]
-            ]
-    sources = set(cause.get("sources", ()))
-    for straggler in pairing.found["stragglers"]:
-        if straggler["cause"] == "slow_transfers" and straggler["address"] in sources | hosts:
-            named.append((straggler, straggler["wait_ns"]))
+    taps = [tap["name"] for capture in result.get("captures", ()) for tap in capture["taps"]]
+    is_tapped = any(link in tap for tap in taps)
+    ordinals = {_key(step): number for number, step in enumerate(true["steps"])}
+    sources = set(cause.get("sources", ())) | hosts
+    begins = []
+    for pairing in pairings:
+        named: list[tuple[Json, int]] = []
+        for finding in result["diagnosis"]["findings"]:
+            text = finding["sentence"] + str(finding["place"])
+            hit = {flow["src"] for flow in finding.get("affected", ())}
+            if (
+                (link and link in text)
+                or any(host in text for host in hosts)
+                or (link and not is_tapped and hit and hit <= sources)
+            ):
+                costs = finding.get("job_cost") or []
+                costs = costs if isinstance(costs, list) else [costs]
+                named += [(c, c["cost_ns"]) for c in costs if c["job"] == pairing.found["id"]]
+        for straggler in pairing.found["stragglers"]:
+            if straggler["cause"] == "slow_transfers" and straggler["address"] in sources:
+                named.append((straggler, straggler["wait_ns"]))
+        begins += [
+            ordinals[_key(steps[0])] - ordinals[_key(first)]
+            for span, _ in named
+            if (steps := _true_of(pairing, span))
+        ]
+        for span, cost_ns in named:
+            words = f"{pairing.name}: cost of {link or hosts}"
+            _cost(pairing, span, cost_ns, words, checks["cost"])
     where = link or ", ".join(sorted(hosts))
-    begins = [
-        ordinals[steps[0]["generation"], steps[0]["step"]] - ordinals[_key(first)]
-        for span, _ in named
-        if (steps := _true_of(pairing, span))
-    ]
-    words = f"{pairing.name}: nothing names {where}"
+    words = f"{true['name']}: nothing names {where}"
     if begins:
-        words = f"{pairing.name}: {where} is named {min(begins, key=abs):+d} steps from its onset"
+        words = f"{true['name']}: {where} is named {min(begins, key=abs):+d} steps from its onset"
     checks["network"].add(any(0 <= begin <= 1 for begin in begins), words, not begins)
-    for span, cost_ns in named:
-        _cost(pairing, span, cost_ns, f"{pairing.name}: cost of {where}", checks["cost"])
 
 
 def _key(step: Json) -> tuple[int, int]:
@@ -434,7 +467,7 @@ def _hang(truth: Json, pairing: Pairing, check: Check) -> None:
             False, f"{pairing.name}: the hang of rank {sorted(ranks)} is not told", silent=True
         )
         return
-    missing = {rank["rank"] for rank in found["missing"]}
+    missing = {_rank(pairing, rank) for rank in found["missing"]}
     words = f"{pairing.name}: ranks {sorted(ranks)} hang, told: {missing}"
     check.add(missing == ranks, words, not missing)
     restarted = any(restart["job"] == pairing.name for restart in truth["restarts"])

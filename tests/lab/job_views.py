@@ -118,6 +118,8 @@ def views_of(folder: Path, into: Path, names: list[str]) -> Iterator[Path]:
     truth = json.loads((folder / "truth.json").read_text())
     for name in names:
         seen = {tap: records for tap, records in VIEWS[name](captures).items() if records}
+        if not seen:
+            continue
         made = into / f"{folder.name}:{name}"
         made.mkdir(parents=True)
         for tap, records in seen.items():

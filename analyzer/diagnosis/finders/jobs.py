@@ -1,4 +1,5 @@
-"""Training jobs: ranks that the others wait for, jobs that hang, and what findings cost them."""
+"""Training jobs: ranks that the others wait for, links that slow their transfers, jobs that hang,
+and what findings cost them."""
 
 from __future__ import annotations
 
@@ -106,6 +107,53 @@ def _usual_ns(case: Case, job: TrainingJob, straggler: Straggler) -> int:
     return max(0, (total - straggler.wait_ns) // max(1, len(steps)))
 
 
+def slow_links(case: Case, known: Known) -> Iterator[Finding]:
+    """Links over which the same messages of a job take longer than in its other steps."""
+    for slow in case.training.slowdowns:
+        if slow.tap is not None and not _is_named(case, known, slow):
+            yield _slow_link(case, slow, slow.tap)
+
+
+def _is_named(case: Case, known: Known, slow: Slowdown) -> bool:
+    """Whether a finding at this tap explains it."""
+    span = _span(case.training.jobs[slow.job], slow.from_step, slow.until_step)
+    return any(
+        slow.tap in (cause.place.from_tap, cause.place.to_tap)
+        for flow in slow.flows
+        for cause in known.causes_of(SLOWERS, flow, *span)
+    )
+
+
+def _slow_link(case: Case, slow: Slowdown, tap: str) -> Finding:
+    job = case.training.jobs[slow.job]
+    first, last = slow.from_step, slow.until_step
+    span = _span(job, first, last)
+    steps = f"in step {first}" if first == last else f"in steps {first} to {last}"
+    sources = sorted({case.flows[flow].src for flow in slow.flows})
+    who = printable(sources[0])
+    if len(sources) > 1:
+        who += f" and {len(sources) - 1:,} more"
+    found = finding(
+        case,
+        "slow-link",
+        Place(from_tap=tap, direction=f"data of {who}"),
+        0,
+        f"job {printable(job.name)} waits for the data of {who} through {printable(tap)} {steps},"
+        f" {duration(slow.cost_ns)} in all: the same messages take longer on the wire, those over"
+        " other links do not: a slow or congested link on this way",
+        "look at the rate, errors and load of this link, and at what else uses it",
+        hits=dict.fromkeys(slow.flows, 0),
+        span=span,
+        confidence="likely" if last > first else "possible",
+        severity="warning",
+        until_ns=None if last == len(_steps(job)) - 1 else span[1],
+        costs=False,
+        sure_onset=True,
+    )
+    cost = JobCost(slow.job, first, last, int(slow.usual_ns), int(slow.cost_ns))
+    return replace(found, job_cost=[cost], cost_ns=int(slow.cost_ns))
+
+
 def hangs(case: Case, known: Known) -> Iterator[Finding]:
     """Jobs that stop within a step, unless the network stops them."""
     for job in case.training.jobs:
@@ -185,5 +233,6 @@ def _slows(case: Case, item: Finding, slow: Slowdown) -> bool:
 
 FINDERS = (
     Finder(stragglers, ("straggler",), SLOWERS),
+    Finder(slow_links, ("slow-link",), SLOWERS),
     Finder(hangs, ("hang",), STOPPERS),
 )
