@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 
 class RocescopeError(Exception):
@@ -60,9 +63,17 @@ NEEDED_BY = {
 }
 """What does not work without a package, by its name."""
 
+EXTRAS = {
+    "asyncssh": "SSH needs",
+    "distributed": "--cluster tcp:// and tls:// need",
+    "prometheus_client": "the agent needs",
+}
+"""The same of packages that only an extra installs."""
+
 
 def require(package: str) -> None:
-    """UsageError if a package of `NEEDED_BY` is missing, before work that would be in vain."""
+    """UsageError if a package of `NEEDED_BY` or `EXTRAS` is missing, before work that would be in
+    vain."""
     if find_spec(package) is None:
         raise UsageError(_missing(package))
 
@@ -70,8 +81,20 @@ def require(package: str) -> None:
 def explained(error: ModuleNotFoundError) -> UsageError | None:
     """What the missing package is needed for; None for modules that no command may lack."""
     package = (error.name or "").partition(".")[0]
-    return UsageError(_missing(package)) if package in NEEDED_BY else None
+    return UsageError(_missing(package)) if package in NEEDED_BY | EXTRAS else None
 
 
 def _missing(package: str) -> str:
-    return f"{NEEDED_BY[package]} {package}, which is not installed: pip install {package}"
+    needed_by = (NEEDED_BY | EXTRAS)[package]
+    distribution = package.replace("_", "-")
+    return f"{needed_by} {distribution}, which is not installed: {_installer()} {distribution}"
+
+
+def _installer() -> str:
+    """The command that installs packages beside this one."""
+    if "pipx" in Path(sys.prefix).parts:
+        return "pipx inject rocescope"
+    pip = shutil.which("pip")
+    if pip is not None and Path(pip).parent == Path(sys.executable).parent:
+        return "pip install"
+    return f"{sys.executable} -m pip install"

@@ -18,13 +18,12 @@ from concurrent.futures import (
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from ipaddress import ip_address
 from multiprocessing.process import BaseProcess
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from ..analyzer.errors import RocescopeError, UsageError
+from ..analyzer.errors import RocescopeError, UsageError, require
 from .reduce import reduce_partition
 from .split import map_capture
 from .work import Plan, Work, read_plan
@@ -97,11 +96,7 @@ def _dask(address: str) -> Workers:
             f"--cluster {address}: every host that reaches tcp:// can run code on the workers: "
             "give tls://"
         )
-    if find_spec("distributed") is None:
-        raise UsageError(
-            f"--cluster {address} needs distributed, which is not installed:"
-            " pip install 'rocescope[cluster]'"
-        )
+    require("distributed")
     distributed: Any = import_module("distributed")
     # It prints a traceback when it loses the scheduler.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)

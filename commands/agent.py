@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ..analyzer.errors import CaptureError, UsageError
+from ..analyzer.errors import CaptureError, UsageError, require
 from ..analyzer.pipeline.threads import give_back_large_arrays
 from ..analyzer.words import parse_duration, parse_size
 from .options.capturing import Hook, Told, ended_by_signals, say
@@ -80,7 +80,7 @@ def agent(
     """
     from ..agent.server import Listening, Server, parse_address
 
-    _require_prometheus_client()
+    require("prometheus_client")
     give_back_large_arrays()
     if not 0 <= peers <= 256:
         raise UsageError("--peers must be 0 to 256")
@@ -156,15 +156,6 @@ def agent(
 def _ring_bytes(cpus: int) -> int:
     """Of each processor: 8 MiB, less where all rings would exceed 64 MiB; a power of two."""
     return min(_RING_BYTES, 1 << (_ALL_RINGS_BYTES // cpus).bit_length() - 1)
-
-
-def _require_prometheus_client() -> None:
-    try:
-        import prometheus_client  # noqa: F401
-    except ImportError:
-        raise UsageError(
-            "the agent needs prometheus-client: pip install 'rocescope[agent]'"
-        ) from None
 
 
 def _counters(

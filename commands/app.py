@@ -44,6 +44,7 @@ app = App(
     help_format="plaintext",
     help_formatter=Flowing(),
     version=VERSION,
+    version_flags=("--version", "-V"),
     exit_on_error=False,
     print_error=False,
     suppress_keyboard_interrupt=False,
@@ -75,6 +76,8 @@ def run_words(words: list[str]) -> object:
     from ..report.terminal.page import console_for
 
     app.console = console_for(sys.stdout, "auto")
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
         return app(words)
     except MissingArgumentError as error:

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..analyzer.errors import RocescopeError, UsageError
+from ..analyzer.errors import RocescopeError, require
 from ..analyzer.saved_file import MAX_BYTES, in_binary
 
 if TYPE_CHECKING:
@@ -343,9 +343,8 @@ def reason_of(error: Exception) -> str:
 
 
 def require_asyncssh() -> None:
-    """UsageError that names the extra if asyncssh is missing."""
-    try:
-        import asyncssh
-    except ImportError:
-        raise UsageError("SSH needs asyncssh: pip install 'rocescope[ssh]'") from None
+    """UsageError that says how to install asyncssh if it is missing."""
+    require("asyncssh")
+    import asyncssh
+
     asyncssh.set_log_level("CRITICAL")  # problems are part of the report

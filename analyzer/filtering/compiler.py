@@ -21,7 +21,7 @@ from ..wire.bth import opcode_name
 from ..wire.packets import PacketTable
 from ..wire.registry import IPV4_MAPPED, Registry
 from ..wire.taps import Taps
-from .fields import FIELDS, OF_JOBS, Field, Kind, Mask
+from .fields import FIELDS, OF_JOBS, WIRESHARKS, Field, Kind, Mask
 from .grammar import (
     OPERATORS,
     Comparison,
@@ -158,11 +158,23 @@ def _compile(node: Node) -> _Test:
 def _field(name: Text) -> Field:
     field = FIELDS.get(name.text) or FIELDS.get(name.text.lower())
     if field is None:
-        close = get_close_matches(name.text.lower(), FIELDS, n=1, cutoff=0.65)
-        short = ", ".join(field for field in FIELDS if "." not in field)
-        hint = f"did you mean {close[0]}?" if close else f"valid are Wireshark's names and {short}"
-        raise UsageError(f"filter: unknown field {name.text!r} at column {name.column}; {hint}")
+        where = f"{name.text!r} at column {name.column}"
+        raise UsageError(f"filter: unknown field {where}; {_hint(name.text.lower())}")
     return field
+
+
+def _hint(name: str) -> str:
+    """What an unknown name may be: a slip, or a field of Wireshark that packets here have not."""
+    group, _, last = name.rpartition(".")
+    beside = [field.rpartition(".")[2] for field in FIELDS if field.rpartition(".")[0] == group]
+    if group and (slip := get_close_matches(last, beside, n=1)):
+        return f"did you mean {group}.{slip[0]}?"
+    if group.partition(".")[0] in WIRESHARKS:
+        return "Wireshark may have it, rocescope has not; docs/filter.md lists all fields"
+    if close := get_close_matches(name, FIELDS, n=1, cutoff=0.65):
+        return f"did you mean {close[0]}?"
+    short = ", ".join(field for field in FIELDS if "." not in field)
+    return f"valid are {short}, and Wireshark's names in docs/filter.md"
 
 
 def _any_value(field: Field, matches: _Match) -> _Test:

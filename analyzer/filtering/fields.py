@@ -105,13 +105,30 @@ def _bit(mask: int) -> Values:
 
 
 def _acknowledges(kind: int) -> Presence:
+    has_syndrome = _has_syndrome(kind)
+
     def present(table: PacketTable) -> Mask:
-        has_aeth = (table.decode_flags & packets.HAS_AETH) != 0
         carries = (bth.OPCODE_CLASS[table.opcode] & bth.ACKNOWLEDGE) != 0
-        mask: Mask = has_aeth & carries & _equal((table.aeth >> 24) & bth.SYNDROME_KIND_MASK, kind)
+        mask: Mask = has_syndrome(table) & carries
         return mask
 
     return present
+
+
+def _has_syndrome(kind: int) -> Presence:
+    def present(table: PacketTable) -> Mask:
+        has_aeth = (table.decode_flags & packets.HAS_AETH) != 0
+        return has_aeth & _equal((table.aeth >> 24) & bth.SYNDROME_KIND_MASK, kind)
+
+    return present
+
+
+def _syndrome(bits: int, at: int) -> Values:
+    return _column("aeth", 24 + at, (1 << bits) - 1)
+
+
+def _udp_protocol(table: PacketTable) -> NDArray[Any]:
+    return np.full(len(table), 17, np.uint8)
 
 
 def _is_cnp(table: PacketTable) -> Mask:
@@ -203,8 +220,11 @@ _WIRESHARK = (
     _number("frame.len", 32, _column("wire_bytes"), "bytes on the wire", _always),
     _number("frame.cap_len", 32, _column("captured_bytes"), "bytes captured", _always),
     Field("frame.time_epoch", Kind.TIME, (_column("time_ns"),), _always, "seconds since 1970"),
+    _presence("vlan", _tagged, "has a VLAN tag"),
     _number("vlan.id", 12, _column("vlan", mask=0xFFF), "innermost VLAN", _tagged),
     _number("vlan.priority", 3, _column("vlan", 13), "priority of the innermost VLAN tag", _tagged),
+    _presence("ip", _is_ipv4, "IPv4"),
+    _number("ip.proto", 8, _udp_protocol, "IPv4 protocol: always 17, UDP", _is_ipv4),
     _addresses("ip.src", "src", "IPv4 source", _is_ipv4),
     _addresses("ip.dst", "dst", "IPv4 destination", _is_ipv4),
     _addresses("ip.addr", "addr", "IPv4 source or destination", _is_ipv4),
@@ -213,6 +233,7 @@ _WIRESHARK = (
     _number("ip.dsfield", 8, _column("traffic_class"), "IPv4 DSCP and ECN", _is_ipv4),
     _number("ip.dsfield.dscp", 6, _DSCP, "IPv4 DSCP", _is_ipv4),
     _number("ip.dsfield.ecn", 2, _ECN, "IPv4 ECN: 1 ECT(1), 2 ECT(0), 3 CE", _is_ipv4),
+    _presence("ipv6", _is_ipv6, "IPv6"),
     _addresses("ipv6.src", "src", "IPv6 source", _is_ipv6),
     _addresses("ipv6.dst", "dst", "IPv6 destination", _is_ipv6),
     _addresses("ipv6.addr", "addr", "IPv6 source or destination", _is_ipv6),
@@ -221,6 +242,7 @@ _WIRESHARK = (
     _number("ipv6.tclass", 8, _column("traffic_class"), "IPv6 traffic class", _is_ipv6),
     _number("ipv6.tclass.dscp", 6, _DSCP, "IPv6 DSCP", _is_ipv6),
     _number("ipv6.tclass.ecn", 2, _ECN, "IPv6 ECN", _is_ipv6),
+    _presence("udp", _UDP, "UDP: not RoCEv1"),
     _number("udp.srcport", 16, _SPORT, "UDP source port: the entropy value", _UDP),
     _number("udp.dstport", 16, _DPORT, "UDP destination port", _UDP),
     _number("udp.port", 16, (_SPORT, _DPORT), "either UDP port", _UDP),
@@ -253,6 +275,21 @@ _WIRESHARK = (
         _column("aeth", 24),
         "AETH syndrome byte",
         _flag(packets.HAS_AETH),
+    ),
+    *(
+        _number(f"infiniband.aeth.syndrome.{name}", bits, _syndrome(bits, at), meaning, present)
+        for name, bits, at, meaning, present in (
+            ("opcode", 2, 5, "0 ACK, 1 RNR NAK, 3 NAK", _flag(packets.HAS_AETH)),
+            ("credit_count", 5, 0, "credits of an ACK", _has_syndrome(0x00)),
+            ("timer", 5, 0, "timer of an RNR NAK", _has_syndrome(bth.SYNDROME_RNR_NAK)),
+            (
+                "error_code",
+                5,
+                0,
+                "reason of a NAK, 0: PSN sequence",
+                _has_syndrome(bth.SYNDROME_NAK),
+            ),
+        )
     ),
     _number(
         "infiniband.aeth.msn",
@@ -333,7 +370,6 @@ _OWN = (
     _presence("becn", lambda t: (t.bth_flags & packets.BECN) != 0, "BECN bit of the BTH"),
     _presence("fragment", _flag(packets.FIRST_FRAGMENT), "the first IP fragment"),
     _presence("snapped", _flag(packets.SNAPPED), "headers truncated by the capture"),
-    _presence("ipv6", _is_ipv6, "IPv6"),
     _presence("rocev1", _flag(packets.ROCE_V1), "RoCEv1"),
     _of_job("rank", Kind.RANK, ("sender", "receiver"), "rank that sends or receives the packet"),
     _of_job(
@@ -346,3 +382,6 @@ _OWN = (
 
 FIELDS: dict[str, Field] = {field.name: field for field in (*_WIRESHARK, *_OWN)}
 """Every field by name, Wireshark's first."""
+
+WIRESHARKS = ("arp", "eth", "frame", "icmp", "infiniband", "ip", "ipv6", "tcp", "udp", "vlan")
+"""First words of Wireshark's names of other fields: they are no mistake, but unknown here."""
