@@ -60,7 +60,7 @@ GLYPHS: Final = {
     State.UNCHECKED: "?",
     State.FINE: "·",
     State.IDLE: "○",
-    State.UNCAPTURED: " ",
+    State.UNCAPTURED: "░",
 }
 """One sign for each state, so that no state needs a colour."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import ClassVar, Final, cast
 
@@ -18,7 +18,9 @@ from textual.widgets import Static
 
 from ...report import human
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
-from ..grid import Grid
+from ..clock import Clock
+from ..fabric_map import FabricMap
+from ..grid import Grid, GridColumn
 from ..host import Host
 from ..session import words
 from ..session.snapshot import FlowKey, Snapshot
@@ -224,7 +226,9 @@ class RoceScreen(Screen[None]):
         view = self.view
         snapshot, session = view.snapshot, view.session
         top = self.query_one(TopBar)
-        top.show(snapshot, view.paths(), view.frozen, view.window_text(), session.name)
+        clock = self.clock(snapshot)
+        span = "  ".join(filter(None, (clock.day(), view.window_text())))
+        top.show(snapshot, view.paths(), view.frozen, span, session.name)
         events = shown_events(snapshot, session.passing(snapshot))
         counts = {
             "diagnosis": len(snapshot.judged.findings),
@@ -309,6 +313,10 @@ class RoceScreen(Screen[None]):
         if hasattr(self, "action_deeper"):
             self.action_deeper()
 
+    def clock(self, snapshot: Snapshot) -> Clock:
+        """How this screen shows times."""
+        return Clock(self.start_ns(snapshot), self.view.time_mode)
+
     def start_ns(self, snapshot: Snapshot) -> int:
         """Origin of times: the start of the capture, independent of the time window."""
         full = self.view.session.whole()
@@ -359,3 +367,23 @@ class RoceScreen(Screen[None]):
 def flow_name(key: FlowKey) -> str:
     """`10.0.0.1 > 10.0.0.2 0x000011`"""
     return f"{key.src} > {key.dst} {human.queue_pair(key.qp)}"
+
+
+def go_to_hops(screen: RoceScreen, shown: FabricMap) -> None:
+    """To the worst hop of the link under the cursor."""
+    link = shown.link
+    if link is None or not link.taps:
+        screen.notify("No tap captured this link")
+        return
+    screen.view.wanted_taps = link.taps
+    screen.host.go("hops")
+
+
+def timed(columns: Sequence[GridColumn], clock: Clock, digits: int, *keys: str) -> list[GridColumn]:
+    """Columns of times with their unit, as wide as the clock needs."""
+    return [
+        column._replace(title=f"{column.title} {clock.title}", width=clock.width(digits))
+        if column.key in keys
+        else column
+        for column in columns
+    ]

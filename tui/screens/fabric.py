@@ -1,4 +1,4 @@
-"""Screen 0: the links of the replayed fabric as a map, and the flows on each link."""
+"""Screen 0: the fabric as captured; after a replay its links as a map, and the flows on each."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from textual.widgets import Static
 from ...analyzer.words import printable
 from ...replay.results import LinkLoad, StrategyResult
 from ...report import human
+from ...report.overview import MEASURES, Fabric
+from ..fabric_map import FabricMap, legend, link_lines
 from ..grid import Cell, Grid, GridColumn
 from ..host import FlowSelected
 from ..session import words
@@ -20,7 +22,7 @@ from ..session.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
 from ..session.placed import OnLink, Point
 from ..session.replays import BY_PACKET, ReplayView, limiting_link
 from ..session.snapshot import TRACED, Snapshot
-from .base import RoceScreen, flow_name, own_bindings
+from .base import RoceScreen, flow_name, go_to_hops, own_bindings
 
 _WORST = (
     GridColumn("link", "LINK", 14, grows=True),
@@ -65,6 +67,9 @@ class FabricScreen(RoceScreen):
         with Horizontal(id="below-map"):
             yield Grid(_WORST, id="collisions")
             yield Grid(_ON_IT, id="on-link")
+        yield FabricMap("observed")
+        yield Static(id="legend")
+        yield Static(id="link")
 
     def on_mount(self) -> None:
         self.set_interval(0.25, self._while_tracing)
@@ -88,14 +93,23 @@ class FabricScreen(RoceScreen):
         self._chosen = chosen or ""
         grid, below = self.query_one("#links", Grid), self.query_one("#collisions", Grid)
         self.query_one("#below-map").display = chosen is not None
+        overview = snapshot.judged.overview
+        observed = None if overview is None else overview.fabric
+        self._show_observed(observed, alone=chosen is None)
+        grid.display = chosen is not None or observed is None
         if chosen is None:
             grid.set_columns((GridColumn("none", "", 20, grows=True),))
             why = words.nothing(snapshot)
-            grid.empty = self.what_next(snapshot) if why else NOTHING_YET
+            no_fabric = printable(overview.why) if overview is not None else ""
+            grid.empty = (
+                self.what_next(snapshot) if why else f"{no_fabric}\n\n{NOTHING_YET}".strip()
+            )
             grid.show(0, lambda row: ())
             self._links = []
             below.show(0, lambda row: ())
             self._show_flows()
+            if observed is not None and not why and not none_traced(view):
+                return f"As captured: {observed.sentence()}. A replay (9, then r) adds its loads."
             return why or none_traced(view) or "No strategy has run yet: r on screen 9."
         result = view.strategies[chosen]
         against = next((n for n in shown.picked if n in view.strategies and n != chosen), None)
@@ -125,6 +139,32 @@ class FabricScreen(RoceScreen):
             text += f"; {human.counted(top.flows, 'flow shares', 'flows share')} it"
         return f"{text}."
 
+    def _show_observed(self, fabric: Fabric | None, alone: bool) -> None:
+        """The fabric as captured; with a replay only a part of the screen."""
+        shown, parts = self.query_one("#observed", FabricMap), ("#observed", "#legend", "#link")
+        for part in parts:
+            self.query_one(part).display = fabric is not None
+        if fabric is None:
+            self.without_effect = frozenset({"measure"})
+            return
+        self.without_effect = frozenset()
+        measure = MEASURES[self.view.fabric_measure]
+        shown.show_fabric(fabric, measure)
+        shown.styles.height = "1fr" if alone else min(shown.lines_needed, self.size.height // 4)
+        self.query_one("#legend", Static).update(legend(fabric, measure))
+        self.query_one("#link", Static).update(link_lines(shown.link))
+
+    @on(Grid.Moved, "#observed")
+    def _other_link(self) -> None:
+        self.query_one("#link", Static).update(
+            link_lines(self.query_one("#observed", FabricMap).link)
+        )
+
+    def action_measure(self) -> None:
+        """The next measure of the observed links."""
+        self.view.fabric_measure = (self.view.fabric_measure + 1) % len(MEASURES)
+        self.redraw()
+
     def _show_flows(self) -> None:
         """The flows on the link under the cursor."""
         at, grid = self.query_one("#collisions", Grid).cursor, self.query_one("#on-link", Grid)
@@ -148,7 +188,12 @@ class FabricScreen(RoceScreen):
             self.post_message(FlowSelected(self._on_it[event.row].key))
 
     def action_deeper(self) -> None:
-        """From the links to the flows of a link, then to their packets."""
+        """From the links to the flows of a link, then to their packets; from an observed link to
+        its hops."""
+        observed = self.query_one("#observed", FabricMap)
+        if observed.has_focus:
+            go_to_hops(self, observed)
+            return
         grid = self.query_one("#on-link", Grid)
         if not grid.has_focus:
             grid.focus()
