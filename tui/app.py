@@ -33,7 +33,7 @@ from .screens.base import RoceScreen
 from .screens.prompts import PathPrompt, TextPrompt
 from .session import diagnosing
 from .session.session import Session
-from .settings import LIGHT, THEME, Settings
+from .settings import LIGHT, THEME, Settings, named_colours
 from .snapshots import Snapshots, Upkeep
 from .view_state import ViewState
 
@@ -313,6 +313,7 @@ class RocescopeApp(Host):
                     signal.signal(number, self._end)
         self.register_theme(THEME)
         self.register_theme(LIGHT)
+        self.ansi_theme_dark, self.ansi_theme_light = map(named_colours, (THEME, LIGHT))
         if self.settings.theme in self.available_themes:
             self.theme = self.settings.theme
         self.set_keymap(dict(self.settings.keys))

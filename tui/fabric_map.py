@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +10,7 @@ from rich.text import Text
 from textual import events
 from textual.binding import Binding
 
+from ..kernels.kernel import Ints
 from ..report import human
 from ..report.human import UNICODE
 from ..report.overview import (
@@ -25,6 +26,7 @@ from ..report.overview import (
     State,
 )
 from .grid import LEFT, Grid, GridColumn
+from .strips import LABEL, LinkStrip
 
 _NUMBERED, _SIGNS, _SIGN = 10, 3, 2
 """Columns of a cell with a number (at least), with a sign for each direction, with the worse sign
@@ -64,13 +66,14 @@ class FabricMap(Grid):
         self._across, self._first = 0, 0
         """The cell with the cursor, and the first one that is drawn."""
         self._width, self._label = _NUMBERED, 8
+        self._is_placed = False
+        """Whether the user has moved the cursor."""
 
     def show_fabric(self, fabric: Fabric, measure: Measure) -> None:
-        """Draw a fabric; the cursor begins on the worst link."""
-        begins = self._fabric is None
+        """Draw a fabric; the cursor is on the worst link until the user moves it."""
         self._fabric, self._measure = fabric, measure
         self._lay_out(fabric)
-        if begins:
+        if not self._is_placed:
             self._to_worst()
         self.show(len(self._map), self._cells_of)
 
@@ -108,7 +111,7 @@ class FabricMap(Grid):
                 rows.append(_Row("", "dim", columns=upper))
             for device in fabric.level(level):
                 links = tuple(cells.get((device.name, above.name)) for above in upper)
-                rows.append(_Row(_marked(device), _style(device.state), links))
+                rows.append(_Row(_marked(device), cell_style(device.state), links))
                 if level == 1:
                     rows += self._host_rows(fabric.hosts_of(device.name), left)
         self._map = rows
@@ -163,7 +166,7 @@ class FabricMap(Grid):
                 label = drawn.hosts[number].label
                 text = f"{label} {_signs(link)}" if link is not None else label
             here = row == self.cursor and number == across
-            style = "here" if here else "dim" if link is None else _style(link.state)
+            style = "here" if here else "dim" if link is None else cell_style(link.state)
             pieces += [(f"{text:<{width - 1}}"[: width - 1], style), (" ", "")]
         return ((drawn.label, drawn.style), pieces)
 
@@ -182,6 +185,7 @@ class FabricMap(Grid):
 
     def action_move(self, rows: int) -> None:
         """Over headings, which hold no link."""
+        self._is_placed = True
         step = 1 if rows > 0 else -1
         at = max(0, min(len(self._map) - 1, self.cursor + rows))
         while 0 <= at < len(self._map) and not self._map[at].links:
@@ -193,6 +197,7 @@ class FabricMap(Grid):
         """Move the cursor within its row, and the cells with it."""
         if not self._map or not self._map[self.cursor].links:
             return
+        self._is_placed = True
         row = self._map[self.cursor]
         self._across = max(0, min(len(row.links) - 1, self._across + cells))
         if not row.hosts:
@@ -206,6 +211,7 @@ class FabricMap(Grid):
     def on_click(self, event: events.Click) -> None:
         row = event.y - 1 + int(self.scroll_offset.y)
         if 0 <= row < len(self._map) and self._map[row].links:
+            self._is_placed = True
             drawn = self._map[row]
             width = self._host_width(drawn.hosts) if drawn.hosts else self._width
             number = (event.x - LEFT - self._label - 1) // width
@@ -233,7 +239,8 @@ def _signs(link: Link) -> str:
     return "".join(GLYPHS[state] for state in signs)
 
 
-def _style(state: State) -> str:
+def cell_style(state: State) -> str:
+    """The style of a state in tables."""
     if state in _GRAVE:
         return "bad"
     return "warn" if state in FAULTS else "dim"
@@ -250,6 +257,36 @@ def _number(device: Device) -> str:
     return digits[-2:] or device.label[-2:]
 
 
+def link_strips(
+    fabric: Fabric | None, taps: Sequence[str], short: Mapping[str, str], tap_bytes: Ints
+) -> list[LinkStrip]:
+    """The bytes of every captured link, the worst link first; without a fabric of every tap.
+
+    short: names of taps as drawn. tap_bytes: int64[windows, taps].
+    """
+    if tap_bytes.shape[1] != len(taps):
+        return []
+    number = {tap: n for n, tap in enumerate(taps)}
+    label = {device.name: device.label for device in fabric.devices} if fabric is not None else {}
+    found: list[tuple[int, int, LinkStrip]] = []
+    known: set[str] = set()
+    for link in fabric.links if fabric is not None else ():
+        seen = [number[tap] for tap in link.taps if tap in number]
+        if not seen:
+            continue
+        known |= set(link.taps)
+        values = tap_bytes[:, seen].max(axis=1).tolist()
+        name = UNICODE.shorten(f"{label[link.lower]}-{label[link.upper]}", LABEL - 2)
+        strip = LinkStrip(f"{GLYPHS[link.state]} {name}", rich_style(link.state), values)
+        found.append((WORST_FIRST.index(link.state), -sum(values), strip))
+    for tap in taps:
+        if tap not in known:
+            values = tap_bytes[:, number[tap]].tolist()
+            strip = LinkStrip(UNICODE.shorten(short.get(tap, tap), LABEL), "dim", values)
+            found.append((len(WORST_FIRST), -sum(values), strip))
+    return [strip for *_, strip in sorted(found, key=lambda each: each[:2])]
+
+
 def legend(fabric: Fabric, measure: Measure) -> Text:
     """The signs on the map, and what the numbers are."""
     text = Text(overflow="ellipsis")
@@ -260,26 +297,30 @@ def legend(fabric: Fabric, measure: Measure) -> Text:
     on_map |= {link.state for link in fabric.links}
     for state in WORST_FIRST:
         if state in on_map:
-            text.append(f"{GLYPHS[state]} {state}  ", rich_style(state))
+            words = f"{GLYPHS[state]} {state}".replace(" ", "\N{NO-BREAK SPACE}")
+            text.append(f"{words}  ", rich_style(state))
     text.rstrip()
     return text
 
 
 def rich_style(state: State) -> str:
     """The style of a state in text."""
-    return {"bad": "bold red", "warn": "yellow", "dim": "dim"}[_style(state)]
+    return {"bad": "bold red", "warn": "yellow", "dim": "dim"}[cell_style(state)]
 
 
-def link_lines(link: Link | None) -> Text:
+def link_lines(fabric: Fabric, link: Link | None) -> Text:
     """The numbers of a link, a line for each direction."""
+    label = {device.name: device.label for device in fabric.devices}
     text = Text(overflow="ellipsis")
     if link is None:
         return text
     if not link.taps:
         why = " (other switches of the tier have such a link)" if link.is_supposed else ""
-        return text.append(f"{link.name}: not captured{why}", "dim")
+        return text.append(f"{label[link.lower]}-{label[link.upper]}: not captured{why}", "dim")
     for way in link.directions:
-        text.append(f"{GLYPHS[way.state]} {way.source} {UNICODE.arrow} {way.target}", "bold")
+        text.append(
+            f"{GLYPHS[way.state]} {label[way.source]} {UNICODE.arrow} {label[way.target]}", "bold"
+        )
         text.append(f" {way.state}", rich_style(way.state))
         text.append(f": {_numbers(way)}")
         if way.findings:

@@ -252,8 +252,20 @@ def flow_lines(
 
 MOST_BARS = 9
 """Bars of findings; further ones are counted."""
-_TALLEST, _TALLEST_BYTES = 3, 8
-"""Most lines of a chart."""
+_TALL, _TALL_BYTES = 2, 5
+"""Lines of a chart before links have a line each; what is left makes charts taller."""
+_TALLEST, _TALLEST_BYTES = 5, 14
+
+
+class LinkStrip(NamedTuple):
+    """The bytes of one link over time."""
+
+    label: str
+    style: str
+    values: Sequence[int]
+    """In the windows of the time line."""
+
+
 _SEVERE = {"critical": "bold red", "warning": "yellow", "note": "dim"}
 
 
@@ -279,9 +291,14 @@ def area_lines(
 
 
 def overview_lines(
-    snapshot: Snapshot, time: TimeAxis | None, clock: Clock, width: int, room: int
+    snapshot: Snapshot,
+    time: TimeAxis | None,
+    links: Sequence[LinkStrip],
+    clock: Clock,
+    width: int,
+    room: int,
 ) -> list[Text]:
-    """The charts in up to `room` lines: signals, pauses, steps, findings, times."""
+    """The charts in up to `room` lines: signals, pauses, steps, findings, links, times."""
     axis, line = Axis.of(snapshot, width), snapshot.timeline
     marks: list[Text] = []
     if time is not None:
@@ -301,8 +318,12 @@ def overview_lines(
     ]
     spare = room - len(marks) - 1
     signals = signals[: max(1, spare)]
+    others = len(signals) - 1
+    links = links[: max(0, spare - _TALL_BYTES - _TALL * others - 1)]
+    spare -= len(links) + bool(links)
     height = max(1, min(_TALLEST, spare // len(signals)))
-    tall = max(1, min(_TALLEST_BYTES, spare - height * (len(signals) - 1)))
+    tall = max(1, min(_TALLEST_BYTES, spare - height * others))
+    strips = _link_lines(axis, snapshot, links)
     column_s = axis.length_ns / axis.columns / 1e9
     lines: list[Text] = []
     for label, values, name in signals:
@@ -318,7 +339,20 @@ def overview_lines(
             "cyan" if is_size else "bold yellow",
         )
     column = f"1 col {human.duration(axis.length_ns / axis.columns)}"
-    return [*lines, *marks, axis.numbers(clock, column[:LABEL])]
+    return [*lines, *marks, *strips, axis.numbers(clock, column[:LABEL])]
+
+
+def _link_lines(axis: Axis, snapshot: Snapshot, links: Sequence[LinkStrip]) -> list[Text]:
+    """A strip of bytes for each link, all on one scale."""
+    line = snapshot.timeline
+    spread = [axis.spread(link.values, line.start_ns, line.window_ns) for link in links]
+    top = max((max(values, default=0.0) for values in spread), default=0.0)
+    lines = [Text(f"{'bytes by link':>{LABEL}}", "dim")] if links else []
+    for link, values in zip(links, spread, strict=True):
+        text = Text(f"{link.label:>{LABEL}} ", link.style, no_wrap=True, overflow="ellipsis")
+        text.append(UNICODE.columns(values, top), "cyan not dim not bold")
+        lines.append(text.append(f" {human.size(sum(link.values))}", "not dim not bold"))
+    return lines
 
 
 def time_line(snapshot: Snapshot, time: TimeAxis | None, width: int) -> Text:

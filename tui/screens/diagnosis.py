@@ -22,7 +22,7 @@ from ...report.hops import short_taps
 from ...report.human import UNICODE
 from ...report.overview import MEASURES, Fabric
 from ..clock import Clock
-from ..fabric_map import FabricMap, legend, link_lines
+from ..fabric_map import FabricMap, legend, link_lines, link_strips
 from ..grid import Cell, Grid, GridColumn
 from ..session.packets import Point
 from ..session.snapshot import FlowKey, Snapshot
@@ -135,7 +135,10 @@ class DiagnosisScreen(RoceScreen):
         self.query_one("#findings").styles.height = findings
         self.query_one("#middle").styles.height = middle
         room = max(_LEAST_CHARTS, body - findings - middle - 1)
-        when.update(Text("\n").join(overview_lines(snapshot, time, clock, width, room)))
+        taps = snapshot.source.tap_names
+        strips = link_strips(fabric, taps, short_taps(taps), snapshot.timeline.tap_bytes)
+        lines = overview_lines(snapshot, time, strips, clock, width, room)
+        when.update(Text("\n").join(lines))
 
     def _text_lines(self, width: int) -> int:
         """Lines of the words about the finding, in this many columns."""
@@ -147,7 +150,7 @@ class DiagnosisScreen(RoceScreen):
         measure = MEASURES[self.view.fabric_measure]
         self.query_one("#legend", Static).update(legend(fabric, measure))
         shown = self.query_one("#fabric-map", FabricMap)
-        self.query_one("#link", Static).update(link_lines(shown.link))
+        self.query_one("#link", Static).update(link_lines(fabric, shown.link))
 
     @on(Grid.Moved, "#fabric-map")
     def _other_link(self) -> None:
