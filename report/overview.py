@@ -21,6 +21,7 @@ from ..analyzer.results.base import Imbalance, Series
 from ..analyzer.results.captures import CaptureSummary, TapSummary
 from ..analyzer.results.diagnosis import Finding, Kind, Severity
 from ..analyzer.results.jobs import TrainingJob
+from ..analyzer.wire.registry import DIVIDER
 from ..analyzer.words import printable
 from .hops import long_queue, tier
 from .human import UNICODE, count, counted, duration, percent
@@ -445,7 +446,10 @@ class _Drawing:
     def __init__(self, analysis: Analysis, file: FabricLinks | None) -> None:
         self._analysis, self._file = analysis, file
         self._taps = {tap.name: tap for tap in _taps(analysis)}
-        self._short = dict(zip(self._taps, short_names(list(self._taps)), strict=True))
+        # Links of a mirror are named by their ends, and keep the endings of other names.
+        files = [tap for tap in self._taps if DIVIDER not in tap]
+        self._short = {tap: tap for tap in self._taps}
+        self._short |= dict(zip(files, short_names(files), strict=True))
         self._ends = self._known_ends()
         self._out: dict[_Way, list[Hop]] = defaultdict(list)
         self._in: dict[_Way, list[Hop]] = defaultdict(list)
@@ -591,8 +595,9 @@ class _Drawing:
         hosts = {device for device in near if self._is_host(device, near)}
         level = dict.fromkeys(hosts, 0)
         edge = {device for host in hosts for device in near[host] if device not in hosts}
-        if not edge:
-            edge = self._edge(near)
+        for part in _parts(near):
+            if not part & edge:
+                edge |= self._edge(part)
         # Idle links show no hop: devices of one tier have names that differ in their numbers.
         stems = {tier(device) for device in edge} - {tier(d) for d in near.keys() - edge - hosts}
         edge |= {d for d in near if tier(d) in stems and tier(d) and d not in hosts}
@@ -603,26 +608,28 @@ class _Drawing:
             number += 1
         return {device: level.get(device, 1) for device in near}
 
-    def _edge(self, near: Mapping[str, set[str]]) -> set[str]:
+    def _edge(self, part: set[str]) -> set[str]:
         """The switches of hosts, where no link of a host is captured: paths begin there."""
-        if self._between:
-            starts = {way[0] for way in self._out} - self._between
-            if starts:
-                return starts
+        ends = {way[0] for way in self._out} | {way[1] for way in self._in}
+        if ends := (ends - self._between) & part:
+            return ends
         shared = {
             device
             for taps in self._parallel()
             if all(tap in self._ends for tap in taps)
             and (device := self._shared(taps, self._ends)) is not None
         }
-        return shared or {both[0] for both in self._ends.values()}
+        return shared & part or {both[0] for both in self._ends.values()} & part
 
     def _is_host(self, device: str, near: Mapping[str, set[str]]) -> bool:
         if self._file is not None and device in self._file.hosts:
             return True
         if _is_address(device):
             return True
-        if len(near[device]) != 1 or device in self._between or _SWITCHES.search(device):
+        # Of a host with an Ethernet address the links are named by its network address.
+        if _ETHERNET.fullmatch(device) or _SWITCHES.search(device):
+            return False
+        if len(near[device]) != 1 or device in self._between:
             return False
         return bool(self._common_addresses.get(device))
 
@@ -744,7 +751,7 @@ class _Drawing:
         lower, upper = sorted(pair, key=lambda device: (levels[device], _natural(device)))
         up = self._direction((lower, upper), taps, fair)
         down = self._direction((upper, lower), taps, fair)
-        states = {up.state, down.state}
+        states: set[State] = set()
         pauses = [pause for tap in taps for pause in self._taps[tap].pauses]
         if pauses:
             states.add(State.PAUSED)
@@ -756,13 +763,18 @@ class _Drawing:
                 state = _STATE_OF.get(finding.kind)
                 if state is not None and not any(self._ways(finding)):
                     states.add(state)
+        if states:  # of one direction or the other
+            up, down = (
+                replace(way, state=State.UNCHECKED) if way.state is State.FINE else way
+                for way in (up, down)
+            )
         return Link(
             lower=lower,
             upper=upper,
             taps=tuple(taps),
             up=up,
             down=down,
-            state=worst(states),
+            state=worst({up.state, down.state, *states}),
             findings=tuple(sorted({*up.findings, *down.findings})),
             wire_bytes=max((self._taps[tap].wire_bytes for tap in taps), default=None),
             pause_frames=sum(pause.frames for pause in pauses) if taps else None,
@@ -830,6 +842,19 @@ class _Drawing:
         )
 
 
+def _parts(near: Mapping[str, set[str]]) -> list[set[str]]:
+    """The devices that links connect with each other."""
+    left, parts = set(near), list[set[str]]()
+    while left:
+        part, new = set[str](), {left.pop()}
+        while new:
+            part |= new
+            new = {other for device in new for other in near[device]} - part
+        left -= part
+        parts.append(part)
+    return parts
+
+
 def _other(ends: _Way, device: str) -> str:
     return ends[1] if ends[0] == device else ends[0]
 
@@ -859,15 +884,18 @@ def _blamed(hop: Hop, losses: Sequence[Finding]) -> set[tuple[str, State]]:
 
 
 def _supposed(pairs: set[frozenset[str]], levels: Mapping[str, int]) -> Iterable[frozenset[str]]:
-    """Pairs of switches without a known link, between tiers where most pairs have one."""
-    by_level: dict[int, list[str]] = defaultdict(list)
-    for device, level in levels.items():
-        by_level[level].append(device)
-    for level in range(1, max(by_level, default=0)):
-        every = [frozenset((a, b)) for a in by_level[level] for b in by_level[level + 1]]
-        missing = [pair for pair in every if pair not in pairs]
-        if every and len(every) - len(missing) >= _LEAST_FILLED * len(every):
-            yield from missing
+    """Pairs of connected switches without a known link, between tiers where most pairs have one."""
+    near: dict[str, set[str]] = defaultdict(set)
+    for pair in pairs:
+        for device in pair:
+            near[device] |= pair
+    for part in _parts(near):
+        for level in range(1, max(levels[device] for device in part)):
+            lower, upper = ([d for d in part if levels[d] == n] for n in (level, level + 1))
+            every = [frozenset((a, b)) for a in lower for b in upper]
+            missing = [pair for pair in every if pair not in pairs]
+            if len(every) - len(missing) >= _LEAST_FILLED * len(every):
+                yield from missing
 
 
 def _labels(names: Iterable[str]) -> dict[str, str]:

@@ -334,7 +334,7 @@ def link_lines(fabric: Fabric, link: Link | None) -> Text:
 
 def _numbers(way: Direction) -> str:
     if way.packets is None:
-        return "no other tap saw these packets"
+        return "no other tap saw its packets"
     parts = [f"{human.counted(way.packets, 'packet')}, {human.size(way.wire_bytes)}"]
     if way.lost_after_packets:
         share = human.percent(way.lost_after_packets / way.packets)
