@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from textual.binding import Binding
 
 from ..kernels.kernel import Ints
 from ..report import human
+from ..report.hops import short_taps
 from ..report.human import UNICODE
 from ..report.overview import (
     FAULTS,
@@ -257,15 +258,14 @@ def _number(device: Device) -> str:
     return digits[-2:] or device.label[-2:]
 
 
-def link_strips(
-    fabric: Fabric | None, taps: Sequence[str], short: Mapping[str, str], tap_bytes: Ints
-) -> list[LinkStrip]:
+def link_strips(fabric: Fabric | None, taps: Sequence[str], tap_bytes: Ints) -> list[LinkStrip]:
     """The bytes of every captured link, the worst link first; without a fabric of every tap.
 
-    short: names of taps as drawn. tap_bytes: int64[windows, taps].
+    tap_bytes: int64[windows, taps].
     """
     if tap_bytes.shape[1] != len(taps):
         return []
+    short = short_taps(taps)
     number = {tap: n for n, tap in enumerate(taps)}
     label = {device.name: device.label for device in fabric.devices} if fabric is not None else {}
     found: list[tuple[int, int, LinkStrip]] = []
@@ -282,7 +282,7 @@ def link_strips(
     for tap in taps:
         if tap not in known:
             values = tap_bytes[:, number[tap]].tolist()
-            strip = LinkStrip(UNICODE.shorten(short.get(tap, tap), LABEL), "dim", values)
+            strip = LinkStrip(UNICODE.shorten(short[tap], LABEL), "dim", values)
             found.append((len(WORST_FIRST), -sum(values), strip))
     return [strip for *_, strip in sorted(found, key=lambda each: each[:2])]
 

@@ -200,9 +200,14 @@ def strip_line(label: str, values: Sequence[float], total: str, style: str) -> T
 
 
 def signal_lines(
-    snapshot: Snapshot, axis: Axis, signals: Iterable[tuple[str, str]], zeros: bool
+    snapshot: Snapshot,
+    axis: Axis,
+    signals: Iterable[tuple[str, str]],
+    zeros: bool,
+    height: int = 1,
 ) -> list[Text]:
-    """A strip of all flows per signal; zeros: also of signals that are always 0."""
+    """A strip of all flows per signal, or a chart of more lines; zeros: also of signals that are
+    always 0."""
     line, lines = snapshot.timeline, []
     for label, name in signals:
         values, is_size = line[name].tolist(), name == "wire_bytes"
@@ -210,7 +215,8 @@ def signal_lines(
         if total or zeros:
             spread = axis.spread(values, line.start_ns, line.window_ns)
             amount = human.size(total) if is_size else human.count(total)
-            lines.append(strip_line(label, spread, amount, "cyan" if is_size else "bold yellow"))
+            style = "cyan" if is_size else "bold yellow"
+            lines += area_lines(label, spread, height, amount, "", style)
     return lines
 
 

@@ -19,12 +19,13 @@ from textual.widgets import Static
 from ...report import human
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
 from ..clock import Clock
-from ..fabric_map import FabricMap
+from ..fabric_map import FabricMap, link_strips
 from ..grid import Grid, GridColumn
 from ..host import Host
 from ..session import words
 from ..session.snapshot import FlowKey, Snapshot
 from ..session.words import shown_events
+from ..strips import overview_lines
 from ..topbar import Tabs, TopBar
 from ..view_state import ViewState
 from .prompts import TextPrompt
@@ -73,6 +74,22 @@ def _maker(place: str) -> Callable[[], Screen[None]]:
 
     return make
 
+
+TALL_FROM, LEAST_SPARE = 48, 10
+"""Lines of a terminal that is tall, and of the smallest axis of time on it."""
+
+
+def _lines_needed(part: Widget) -> int:
+    """Lines of a part of a screen that are not empty."""
+    if isinstance(part, Grid):
+        return max(part.row_count + 1, EMPTY_LINES if not part.row_count else 0)
+    if isinstance(part, Static):
+        return part.virtual_size.height
+    return max((_lines_needed(child) for child in part.children), default=0) + 1
+
+
+EMPTY_LINES = 9
+"""Lines of a table without rows, which says what to do."""
 
 UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the start)"
 """Suffix of values of a live session that do not refer to the displayed time or window."""
@@ -164,6 +181,8 @@ class RoceScreen(Screen[None]):
     name_: ClassVar[str] = ""
     of_record: ClassVar[bool] = True
     """Whether it depends on the record of the selected flow."""
+    spare_of: ClassVar[str] = ""
+    """The part of the screen whose empty lines the axis of time takes on tall terminals."""
     without_effect: frozenset[str] = frozenset()
     """Actions that `draw` finds nothing for: the footer does not offer them."""
 
@@ -178,6 +197,8 @@ class RoceScreen(Screen[None]):
         yield Tabs(id="tabs")
         yield Verdict(id="verdict")
         yield from self.body()
+        if self.spare_of:
+            yield Static(id="axis")
         yield Hints(id="hints")
 
     def body(self) -> ComposeResult:
@@ -241,6 +262,8 @@ class RoceScreen(Screen[None]):
             if not isinstance(widget, (TopBar, Tabs, Verdict, Hints)):
                 widget.visible = not sentence
         sentence = sentence or self.draw(snapshot)
+        if self.spare_of:
+            self._show_axis(snapshot)
         self.query_one(Hints).show(self.name_, self.without_effect)
         verdict = self.query_one(Verdict)
         shown = (
@@ -251,6 +274,21 @@ class RoceScreen(Screen[None]):
         if more != (verdict.border_subtitle or ""):
             verdict.border_subtitle = more
         verdict.show(sentence)
+
+    def _show_axis(self, snapshot: Snapshot) -> None:
+        """What happens when, in the lines that a tall terminal leaves."""
+        axis, part = self.query_one("#axis", Static), self.query_one(self.spare_of)
+        width, height = self.size
+        lines = part.outer_size.height + (axis.outer_size.height if axis.display else 0)
+        spare = lines - _lines_needed(part) - 1
+        axis.display = spare >= LEAST_SPARE and height >= TALL_FROM and bool(len(snapshot.flows))
+        if axis.display:
+            overview = snapshot.judged.overview
+            time = None if overview is None else overview.time
+            fabric = None if overview is None else overview.fabric
+            strips = link_strips(fabric, snapshot.source.tap_names, snapshot.timeline.tap_bytes)
+            drawn = overview_lines(snapshot, time, strips, self.clock(snapshot), width - 1, spare)
+            axis.update(Text("\n").join(drawn))
 
     def action_everything(self) -> None:
         """Show or hide flows without data."""

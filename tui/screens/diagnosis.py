@@ -32,9 +32,9 @@ from ..strips import (
     MOST_BARS,
     SIGNALS,
     Axis,
+    area_lines,
     overview_lines,
     signal_lines,
-    strip_line,
     time_line,
 )
 from .base import RoceScreen, go_to_hops, own_bindings, timed
@@ -136,7 +136,7 @@ class DiagnosisScreen(RoceScreen):
         self.query_one("#middle").styles.height = middle
         room = max(_LEAST_CHARTS, body - findings - middle - 1)
         taps = snapshot.source.tap_names
-        strips = link_strips(fabric, taps, short_taps(taps), snapshot.timeline.tap_bytes)
+        strips = link_strips(fabric, taps, snapshot.timeline.tap_bytes)
         lines = overview_lines(snapshot, time, strips, clock, width, room)
         when.update(Text("\n").join(lines))
 
@@ -217,7 +217,7 @@ def about(finding: Finding) -> Text:
     """The finding in words: sentence, next step, and how sure it is."""
     style = {"critical": "bold red", "warning": "yellow", "note": "bold"}[finding.severity]
     mark = UNICODE.severities[SEVERITIES.index(finding.severity)]
-    text = Text(f"{mark} {printable(finding.sentence)}\n", style)
+    text = Text().append(f"{mark} {printable(finding.sentence)}\n", style)
     if finding.next_step:
         text.append("next: ", "dim").append(f"{printable(finding.next_step)}\n", "bold")
     parts = [finding.confidence, _share(finding)] if finding.of_packets else [finding.confidence]
@@ -252,6 +252,8 @@ _FRAMES = (
     GridColumn("frame", "FRAME", 9, True),
     GridColumn("time", "TIME", 11, True, 1),
 )
+_EVIDENCE_LINES = 26
+"""Lines of the evidence besides charts and affected queue pairs, most frames included."""
 OF_A_FLOW = ("reorder", "recovery", "packets")
 """Screens of the selected flow."""
 NARROW = 110
@@ -306,13 +308,17 @@ class EvidenceScreen(RoceScreen):
         """Strips of all flows and of the affected flows, the interval, and the time axis."""
         width = self.size.width - 1
         axis, signals = Axis.of(snapshot, width), (("all, bytes", "wire_bytes"), *SIGNALS)
-        lines = signal_lines(snapshot, axis, signals, False)
+        spare = self.size.height - _EVIDENCE_LINES - min(20, len(finding.affected))
+        height = max(1, min(6, spare // (len(signals) + 1)))
+        lines = signal_lines(snapshot, axis, signals, False, height)
         known = snapshot.activity.shape[1] if snapshot.activity.ndim == 2 else 0
         hit = [flow for flow in finding.flows if flow < known]
         if hit:
             sums = snapshot.activity[:, np.asarray(hit)].sum(axis=1).tolist()
             spread = axis.spread(sums, snapshot.activity_start_ns, snapshot.activity_bin_ns)
-            lines.insert(1, strip_line("affected, bytes", spread, human.size(sum(sums)), "cyan"))
+            total, most = human.size(sum(sums)), ""
+            hit_lines = area_lines("affected, bytes", spread, height, total, most, "cyan")
+            lines[height:height] = hit_lines
         lines.append(axis.interval(finding.kind, finding.from_ns, finding.until_ns))
         lines.append(axis.numbers(clock))
         return Text("\n").join(lines)

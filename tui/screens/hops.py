@@ -97,6 +97,7 @@ class HopsScreen(RoceScreen):
     """The table of hops, the hop under the cursor, and the fabric as a map."""
 
     name_ = "hops"
+    spare_of = "#hops"
     of_record = False
     BINDINGS = own_bindings("hops")
 

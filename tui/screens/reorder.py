@@ -31,6 +31,7 @@ class ReorderScreen(RoceScreen):
     """Histograms of one flow."""
 
     name_ = "reorder"
+    spare_of = "#buckets"
     BINDINGS = own_bindings("reorder")
 
     def __init__(self) -> None:
