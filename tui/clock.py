@@ -49,10 +49,6 @@ class Clock(NamedTuple):
         unit = {"start": " s", "utc": " UTC", "local": ""}[self.mode]
         return f"{self.text(time_ns, digits)}{unit}"
 
-    def width(self, digits: int) -> int:
-        """Terminal columns of a time in a table."""
-        return 9 + digits if self.of_day else max(9, 5 + digits)
-
     def seconds(self, text: str) -> float:
         """Seconds since the start of what a user enters: a number of them, or a time of the day of
         the start, UTC unless times are local. ValueError if it is neither."""

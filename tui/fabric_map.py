@@ -290,15 +290,13 @@ def link_strips(fabric: Fabric | None, taps: Sequence[str], tap_bytes: Ints) -> 
 def legend(fabric: Fabric, measure: Measure) -> Text:
     """The signs on the map, and what the numbers are."""
     text = Text(overflow="ellipsis")
-    text.append(f"{measure.title}", "bold").append(
-        f", {measure.unit}; cell: up, down; whole capture   ", "dim"
-    )
+    text.append(f"{measure.title}", "bold")
+    text.append(f", {measure.unit}; cell: up, down; whole capture\n", "dim")
     on_map = {way.state for link in fabric.links for way in link.directions}
     on_map |= {link.state for link in fabric.links}
     for state in WORST_FIRST:
         if state in on_map:
-            words = f"{GLYPHS[state]} {state}".replace(" ", "\N{NO-BREAK SPACE}")
-            text.append(f"{words}  ", rich_style(state))
+            text.append(f"{GLYPHS[state]} {state}  ", rich_style(state))
     text.rstrip()
     return text
 

@@ -420,7 +420,10 @@ def go_to_hops(screen: RoceScreen, shown: FabricMap) -> None:
 def timed(columns: Sequence[GridColumn], clock: Clock, digits: int, *keys: str) -> list[GridColumn]:
     """Columns of times with their unit, as wide as the clock needs."""
     return [
-        column._replace(title=f"{column.title} {clock.title}", width=clock.width(digits))
+        column._replace(
+            title=f"{column.title} {clock.title}",
+            width=len(clock.text(0, digits)) if clock.of_day else column.width,
+        )
         if column.key in keys
         else column
         for column in columns

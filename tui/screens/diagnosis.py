@@ -130,7 +130,7 @@ class DiagnosisScreen(RoceScreen):
             shown = self.query_one("#fabric-map", FabricMap)
             shown.show_fabric(fabric, MEASURES[self.view.fabric_measure])
             self._show_link(fabric)
-            need = max(need, shown.lines_needed + 4)
+            need = max(need, shown.lines_needed + 6)
         middle = min(need + 1, max(body // 3, body - findings - 2 * _LEAST_CHARTS))
         self.query_one("#findings").styles.height = findings
         self.query_one("#middle").styles.height = middle

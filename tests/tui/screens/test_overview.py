@@ -8,7 +8,6 @@ import pytest
 from captures import DATA, data
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.style import Style
 from tui_driver import drive, each, text_of
 
 from rocescope.report.overview import (
@@ -175,10 +174,9 @@ def test_a_large_fabric_scrolls_under_the_cursor(width):
 
 def test_every_state_on_the_map_is_explained():
     fabric = made_up(2, 5, WORST_FIRST)
-    text = legend(fabric, MEASURES[0]).plain.replace("\N{NO-BREAK SPACE}", " ")
+    text = legend(fabric, MEASURES[0]).plain
     assert all(f" {state}" in text for state in WORST_FIRST)
     assert "leaf0 → spine0 lossy" in link_lines(fabric, fabric.links[0]).plain
-    assert isinstance(legend(fabric, MEASURES[0]).spans[0].style, str | Style)
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=50), st.integers(1, 12))
