@@ -455,6 +455,10 @@ class _Drawing:
         self._in: dict[_Way, list[Hop]] = defaultdict(list)
         self._astray: dict[frozenset[str], list[Hop]] = defaultdict(list)
         """Hops whose lost packets left a link in an unknown direction."""
+        self._ways_of: dict[int, tuple[_Way, _Way]] = {}
+        """By hop: the direction of the link that it leaves, and of the link that it reaches."""
+        self._hops_at: dict[str, list[Hop]] = defaultdict(list)
+        """By tap: hops from and to it whose directions are known."""
         for hop in analysis.hops:
             self._place(hop)
         self._between = {way[1] for way in self._out} & {way[0] for way in self._in}
@@ -507,14 +511,22 @@ class _Drawing:
             return
         if set(near) == set(far):  # both ends of one link; a tap is named from its own end
             if near != far:
-                self._out[near].append(hop)
-                self._in[near].append(hop)
+                self._note(hop, near, near)
             return
-        device = device_between(self._short[hop.from_tap], self._short[hop.to_tap or ""])
+        device = hop.device
+        if device not in near or device not in far:
+            device = device_between(self._short[hop.from_tap], self._short[hop.to_tap or ""])
         if device is None:
             return
-        self._out[_other(near, device), device].append(hop)
-        self._in[device, _other(far, device)].append(hop)
+        self._note(hop, (_other(near, device), device), (device, _other(far, device)))
+
+    def _note(self, hop: Hop, out: _Way, into: _Way) -> None:
+        self._ways_of[hop.id] = out, into
+        self._out[out].append(hop)
+        self._in[into].append(hop)
+        for tap in (hop.from_tap, hop.to_tap):
+            if tap is not None:
+                self._hops_at[tap].append(hop)
 
     def _of_findings(
         self,
@@ -537,33 +549,23 @@ class _Drawing:
                 losses.append(finding)
             for way in self._ways(finding):
                 states[way].add(state)
-        for way, hops in self._out.items():
-            for hop in hops:
-                if hop.lost_packets:
-                    for end, state in _blamed(hop, losses):
-                        states[self._way_of(hop, way, end)].add(state)
+        for hop in self._analysis.hops:
+            if hop.lost_packets and hop.id in self._ways_of:
+                ends = dict(zip(("from", "to"), self._ways_of[hop.id], strict=True))
+                for end, state in _blamed(hop, losses):
+                    states[ends[end]].add(state)
         return named, states, devices
 
-    def _way_of(self, hop: Hop, out: _Way, end: str) -> _Way:
-        """The direction in which a hop leaves its first link, or reaches its second."""
-        if end == "from" or hop.to_tap is None:
-            return out
-        return next((way for way, hops in self._in.items() if hop in hops), out)
-
-    def _ways(self, finding: Finding) -> Iterable[_Way]:
+    def _ways(self, finding: Finding) -> set[_Way]:
         """The directions of links that a finding names."""
-        place = finding.place
-        for ways, end, tap in (
-            (self._out, "from_tap", place.from_tap), (self._in, "to_tap", place.to_tap),
-        ):  # fmt: skip
-            other = place.to_tap if end == "from_tap" else place.from_tap
-            beyond = "to_tap" if end == "from_tap" else "from_tap"
-            for way, hops in ways.items():
-                if tap is not None and any(
-                    getattr(hop, end) == tap and other in (None, getattr(hop, beyond))
-                    for hop in hops
-                ):
-                    yield way
+        place, ways = finding.place, set[_Way]()
+        for hop in self._hops_at.get(place.from_tap or "", ()):
+            if hop.from_tap == place.from_tap and place.to_tap in (None, hop.to_tap):
+                ways.add(self._ways_of[hop.id][0])
+        for hop in self._hops_at.get(place.to_tap or "", ()):
+            if hop.to_tap == place.to_tap and place.from_tap in (None, hop.from_tap):
+                ways.add(self._ways_of[hop.id][1])
+        return ways
 
     def fabric(self) -> Fabric | None:
         """None if nothing shows a link between two devices."""
@@ -719,7 +721,7 @@ class _Drawing:
     def _is_of(self, way: _Way, number: int) -> bool:
         """Whether a finding that names the tap may be of this direction."""
         finding = self._analysis.diagnosis.findings[number - 1]
-        ways = set(self._ways(finding))
+        ways = self._ways(finding)
         return way in ways or way[::-1] not in ways
 
     def _state(self, way: Direction, taps: Sequence[str]) -> State:
@@ -761,7 +763,7 @@ class _Drawing:
             for number in self._named.get(tap, ()):
                 finding = self._analysis.diagnosis.findings[number - 1]
                 state = _STATE_OF.get(finding.kind)
-                if state is not None and not any(self._ways(finding)):
+                if state is not None and not self._ways(finding):
                     states.add(state)
         if states:  # of one direction or the other
             up, down = (

@@ -291,7 +291,7 @@ def legend(fabric: Fabric, measure: Measure) -> Text:
     """The signs on the map, and what the numbers are."""
     text = Text(overflow="ellipsis")
     text.append(f"{measure.title}", "bold")
-    text.append(f", {measure.unit}; cell: up, down; whole capture\n", "dim")
+    text.append(f", {measure.unit}; cell: up, down; all packets\n", "dim")
     on_map = {way.state for link in fabric.links for way in link.directions}
     on_map |= {link.state for link in fabric.links}
     for state in WORST_FIRST:
