@@ -76,6 +76,7 @@ class FabricMap(Grid):
         self._lay_out(fabric)
         if not self._is_placed:
             self._to_worst()
+        self._follow()
         self.show(len(self._map), self._cells_of)
 
     @property
@@ -104,7 +105,6 @@ class FabricMap(Grid):
         self._width = next(fitting, _SIGNS)
         if self._width == _NUMBERED:
             self._width = min(_WIDEST, left // across)
-        heads: tuple[Device, ...] = tuple(fabric.level(2))
         rows: list[_Row] = []
         for level in range(1, max(2, fabric.tiers)):
             upper = tuple(fabric.level(level + 1))
@@ -116,11 +116,18 @@ class FabricMap(Grid):
                 if level == 1:
                     rows += self._host_rows(fabric.hosts_of(device.name), left)
         self._map = rows
-        title = "SWITCH"
+
+    def _follow(self) -> None:
+        """Draw from the first cell on which leaves the cell with the cursor on the screen."""
+        shown = max(1, (self.size.width - LEFT - self._label - 1) // self._width)
+        if self._map and not self._map[self.cursor].hosts:
+            first = max(0, self._across - shown + 1, min(self._first, self._across))
+            self._first = min(first, max(0, len(self._map[self.cursor].links) - shown))
+        heads = self._heads(self._fabric.level(2)) if self._fabric is not None else ""
         self.set_columns(
             (
-                GridColumn("name", title, self._label),
-                GridColumn("map", self._heads(heads), 4, grows=True),
+                GridColumn("name", "SWITCH", self._label),
+                GridColumn("map", heads, 4, grows=True),
             )
         )
 
@@ -201,11 +208,7 @@ class FabricMap(Grid):
         self._is_placed = True
         row = self._map[self.cursor]
         self._across = max(0, min(len(row.links) - 1, self._across + cells))
-        if not row.hosts:
-            shown = max(1, (self.size.width - LEFT - self._label - 1) // self._width)
-            self._first = max(self._across - shown + 1, min(self._first, self._across))
-            if self._fabric is not None:
-                self._lay_out(self._fabric)
+        self._follow()
         self.refresh()
         self.post_message(self.Moved(self, self.cursor))
 

@@ -159,10 +159,12 @@ def made_up(leaves, spines, states):
 def test_a_large_fabric_scrolls_under_the_cursor(width):
     def look(app):
         shown = app.screen.query_one(FabricMap)
-        shown.show_fabric(made_up(64, 64, [State.FINE]), MEASURES[0])
+        states = [*[State.FINE] * 40, State.LOSSY, *[State.FINE] * 64 * 64]
+        shown.show_fabric(made_up(64, 64, states), MEASURES[0])
         seen = []
         for _ in range(70):
-            shown.action_move_across(1)
+            if seen:
+                shown.action_move_across(1)
             line = shown.render_line(1 + shown.cursor - int(shown.scroll_offset.y))
             seen.append(any(s.style == shown._cell_style("here", True) for s in line))
         shown.action_move(63)
