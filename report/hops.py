@@ -25,11 +25,16 @@ QUEUE_FACTOR = 10
 """A queueing delay (p99) that stands out: at least this, and this many times the median hop's."""
 
 
+def long_queue(hops: Iterable[Hop]) -> float:
+    """The queueing delay (p99, ns) from which a hop stands out among these; 0 if none is known."""
+    waits = [hop.queueing_ns.p99 for hop in hops if hop.queueing_ns is not None]
+    return max(LONG_QUEUE_NS, QUEUE_FACTOR * median(waits)) if waits else 0
+
+
 def worst_first(hops: Iterable[Hop]) -> list[Hop]:
     """Hops with losses first, then those that mark, reorder, copy, trim or delay; else as given."""
     hops = list(hops)
-    waits = [hop.queueing_ns.p99 for hop in hops if hop.queueing_ns is not None]
-    usual = max(LONG_QUEUE_NS, QUEUE_FACTOR * median(waits)) if waits else 0
+    long = long_queue(hops)
 
     def trouble(hop: Hop) -> tuple[float, ...]:
         wait = 0 if hop.queueing_ns is None else hop.queueing_ns.p99
@@ -39,7 +44,7 @@ def worst_first(hops: Iterable[Hop]) -> list[Hop]:
             hop.reordered_packets,
             hop.duplicate_packets,
             hop.trimmed_packets,
-            wait if wait >= usual else 0,
+            wait if wait >= long else 0,
         )
 
     return sorted(hops, key=trouble, reverse=True)

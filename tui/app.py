@@ -25,6 +25,7 @@ from textual.widget import Widget
 from ..analyzer.errors import RocescopeError
 from ..probes.rights import lower_own, raise_own
 from .actions import ACTIONS, FURTHER, SCREENS, Action, actions_of, bindings, shown_key
+from .clock import MODES, Clock
 from .exports import Exports
 from .host import DiagnosisReady, FlowSelected, FocusReady, Host, SnapshotReady
 from .screens import base
@@ -32,7 +33,7 @@ from .screens.base import RoceScreen
 from .screens.prompts import PathPrompt, TextPrompt
 from .session import diagnosing
 from .session.session import Session
-from .settings import LIGHT, THEME, Settings
+from .settings import LIGHT, THEME, Settings, named_colours
 from .snapshots import Snapshots, Upkeep
 from .view_state import ViewState
 
@@ -149,6 +150,13 @@ class Times:
         self._view.session.set_window(window)
         self._host.request_snapshot()
 
+    def show_otherwise(self) -> None:
+        """Show times as seconds since the start, as UTC, as local times, in turn."""
+        view = self._view
+        view.time_mode = MODES[(MODES.index(view.time_mode) + 1) % len(MODES)]
+        self._host.notify(Clock(0, view.time_mode).words, timeout=2)
+        self._host.redraw()
+
     def ask(self) -> None:
         """Go to a time that the user enters."""
 
@@ -158,7 +166,7 @@ class Times:
             if not text or full is None:
                 return
             try:
-                seconds = float(text)
+                seconds = Clock(full[0], self._view.time_mode).seconds(text)
                 if session.kind == "live":
                     session.look_at(full[0] + int(seconds * 1e9))
                     self._host.request_snapshot()
@@ -166,10 +174,12 @@ class Times:
                     self._set_window(diagnosing.around(session.window, full, seconds))
             except (ValueError, OverflowError):
                 self._host.notify(
-                    f"{text!r} is not a number of seconds", severity="error", markup=False
+                    f"{text!r} is neither a number of seconds nor a time such as 14:03:07.4",
+                    severity="error",
+                    markup=False,
                 )
 
-        self._host.push_screen(TextPrompt("go to time, seconds from the start"), go)
+        self._host.push_screen(TextPrompt("go to time: seconds from the start, or HH:MM:SS"), go)
 
 
 # Sources of packets, opened and stopped by keys: files and interfaces.
@@ -303,6 +313,7 @@ class RocescopeApp(Host):
                     signal.signal(number, self._end)
         self.register_theme(THEME)
         self.register_theme(LIGHT)
+        self.ansi_theme_dark, self.ansi_theme_light = map(named_colours, (THEME, LIGHT))
         if self.settings.theme in self.available_themes:
             self.theme = self.settings.theme
         self.set_keymap(dict(self.settings.keys))
@@ -464,6 +475,9 @@ class RocescopeApp(Host):
 
     def action_go_to_time(self) -> None:
         self.times.ask()
+
+    def action_times(self) -> None:
+        self.times.show_otherwise()
 
     def action_export(self) -> None:
         self.exports.ask()

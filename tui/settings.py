@@ -18,6 +18,8 @@ from pathlib import Path
 
 import msgspec
 from platformdirs import user_config_path
+from rich.terminal_theme import TerminalTheme
+from textual.color import Color
 from textual.theme import Theme
 
 from ..analyzer.errors import UsageError
@@ -57,6 +59,17 @@ THEME = Theme(
     panel="#222b36",
     dark=True,
 )
+
+
+def named_colours(theme: Theme) -> TerminalTheme:
+    """What the named colours of texts (red, yellow, cyan) are in a theme of ours."""
+    names = (theme.error, theme.success, theme.warning, theme.primary, theme.accent, theme.primary)
+    colours = [Color.parse(name or theme.primary).rgb for name in names]
+    foreground, background, grey = (
+        Color.parse(name or theme.primary).rgb
+        for name in (theme.foreground, theme.background, theme.panel)
+    )
+    return TerminalTheme(background, foreground, [grey, *colours, foreground])
 
 
 # Columns of the table of flows on screen 2.

@@ -13,6 +13,8 @@ from ..analyzer.results.base import Event
 from ..report import human
 from ..report.human import UNICODE
 from ..report.notes import counted_kind
+from ..report.overview import TimeAxis
+from .clock import Clock
 from .session.snapshot import UNKNOWN, FlowKey, Snapshot
 
 # Horizontal bars with their numbers, as text.
@@ -106,8 +108,8 @@ def strip(
 # Strips on one time axis: signals of all flows and of one flow over time.
 
 LABEL = 16
-TICK = 14
-"""Columns between two numbers of a time axis, about."""
+TICK, DAY_TICK = 14, 20
+"""Columns between two numbers of a time axis, about; of times of day."""
 SIGNALS = (
     ("retransmitted", "retransmitted_packets"),
     ("late", "reordered_packets"),
@@ -144,33 +146,39 @@ class Axis(NamedTuple):
         place = (time_ns - self.start_ns) * self.columns // self.length_ns
         return min(max(place, 0), self.columns - 1)
 
-    def numbers(self, origin_ns: int) -> Text:
-        """The line under the strips: times since `origin_ns` at round numbers."""
+    def numbers(self, clock: Clock, label: str = "") -> Text:
+        """The line under the strips: times at round numbers."""
+        origin_ns = 0 if clock.of_day else clock.origin_ns
         first = self.start_ns - origin_ns
         last = first + self.length_ns
-        least = self.length_ns * TICK / self.columns
+        least = self.length_ns * (DAY_TICK if clock.of_day else TICK) / self.columns
         power = 10 ** floor(log10(least))
         step = next(power * n for n in (1, 2, 5, 10) if power * n >= least)
         unit, scale = next(
             ((u, s) for u, s in (("s", 10**9), ("ms", 10**6)) if last >= s), ("us", 10**3)
         )
         digits = max(0, -floor(log10(step / scale)))
+        digits_of_day = max(0, -floor(log10(step / 10**9)))
         line = ""
         for tick in range(ceil(first / step), floor(last / step) + 1):
             at = round((tick * step - first) * self.columns / self.length_ns)
-            label = f"╵{tick * step / scale:.{digits}f} {unit}"
-            if at + len(label) <= self.columns + LABEL:
-                line = line.ljust(at) + label
-        return Text(" " * (LABEL + 1) + line, "dim", no_wrap=True, overflow="ellipsis")
+            mark = f"╵{tick * step / scale:.{digits}f} {unit}"
+            if clock.of_day:
+                mark = f"╵{clock.text(int(tick * step), min(9, digits_of_day))}"
+            if at + len(mark) <= self.columns + LABEL:
+                line = line.ljust(at) + mark
+        return Text(f"{label:>{LABEL}} {line}", "dim", no_wrap=True, overflow="ellipsis")
 
-    def interval(self, label: str, from_ns: int, until_ns: int | None) -> Text:
+    def interval(
+        self, label: str, from_ns: int, until_ns: int | None, style: str = "bold red"
+    ) -> Text:
         """A strip that marks an interval; an arrow at its end: it continues."""
         begin = self.column(from_ns)
         end = self.columns - 1 if until_ns is None else self.column(until_ns)
         last = "▶" if until_ns is None else "┤"
         line = "├" + "─" * (end - begin - 1) + last if end > begin else "┃"
         text = Text(f"{label:>{LABEL}} ", "dim", no_wrap=True, overflow="ellipsis")
-        return text.append(" " * begin + line, "bold red not dim")
+        return text.append(" " * begin + line, f"{style} not dim")
 
     def counts(self, events: Sequence[Event]) -> list[int]:
         """Events per column."""
@@ -192,9 +200,14 @@ def strip_line(label: str, values: Sequence[float], total: str, style: str) -> T
 
 
 def signal_lines(
-    snapshot: Snapshot, axis: Axis, signals: Iterable[tuple[str, str]], zeros: bool
+    snapshot: Snapshot,
+    axis: Axis,
+    signals: Iterable[tuple[str, str]],
+    zeros: bool,
+    height: int = 1,
 ) -> list[Text]:
-    """A strip of all flows per signal; zeros: also of signals that are always 0."""
+    """A strip of all flows per signal, or a chart of more lines; zeros: also of signals that are
+    always 0."""
     line, lines = snapshot.timeline, []
     for label, name in signals:
         values, is_size = line[name].tolist(), name == "wire_bytes"
@@ -202,7 +215,8 @@ def signal_lines(
         if total or zeros:
             spread = axis.spread(values, line.start_ns, line.window_ns)
             amount = human.size(total) if is_size else human.count(total)
-            lines.append(strip_line(label, spread, amount, "cyan" if is_size else "bold yellow"))
+            style = "cyan" if is_size else "bold yellow"
+            lines += area_lines(label, spread, height, amount, "", style)
     return lines
 
 
@@ -237,4 +251,159 @@ def flow_lines(
         label = counted_kind(2, kind).partition(" ")[2]
         counts = axis.counts(of_kind)
         lines.append(strip_line(label, counts, human.count(len(of_kind)), "bold yellow"))
+    return lines
+
+
+# The axis of time of the overview: what happens when, and the findings as bars.
+
+MOST_BARS = 9
+"""Bars of findings; further ones are counted."""
+_TALL, _TALL_BYTES = 2, 5
+"""Lines of a chart before links have a line each; what is left makes charts taller."""
+_TALLEST, _TALLEST_BYTES = 5, 14
+
+
+class LinkStrip(NamedTuple):
+    """The bytes of one link over time."""
+
+    label: str
+    style: str
+    values: Sequence[int]
+    """In the windows of the time line."""
+
+
+_SEVERE = {"critical": "bold red", "warning": "yellow", "note": "dim"}
+
+
+def area_lines(
+    label: str, values: Sequence[float], height: int, total: str, most: str, style: str
+) -> list[Text]:
+    """A chart of some lines: the sum at its top line, the largest column at its second.
+
+    most: the largest column in words.
+    """
+    if height == 1:
+        return [strip_line(label, values, total, style)]
+    top = max(values, default=0.0) or 1.0
+    lines = []
+    for row in range(height):
+        base = height - 1 - row
+        part = [min(1.0, max(0.0, value / top * height - base)) for value in values]
+        text = Text(f"{label if row == 0 else '':>{LABEL}} ", "dim", no_wrap=True)
+        text.append(UNICODE.columns(part, 1.0), f"{style} not dim")
+        text.append(f" {(total, most, *[''] * height)[row]}", "not dim" if row == 0 else "dim")
+        lines.append(text)
+    return lines
+
+
+def overview_lines(
+    snapshot: Snapshot,
+    time: TimeAxis | None,
+    links: Sequence[LinkStrip],
+    clock: Clock,
+    width: int,
+    room: int,
+) -> list[Text]:
+    """The charts in up to `room` lines: signals, pauses, steps, findings, links, times."""
+    axis, line = Axis.of(snapshot, width), snapshot.timeline
+    marks: list[Text] = []
+    if time is not None:
+        marks = [*_pause_lines(axis, time), *_step_lines(axis, time)]
+        shown = time.findings[: max(1, min(MOST_BARS, room - 2 - len(marks)))]
+        marks += [
+            axis.interval(f"{n} {kind}"[:LABEL], begin, end, _SEVERE[severity])
+            for n, kind, severity, begin, end in shown
+        ]
+        if len(time.findings) > len(shown):
+            more = human.counted(len(time.findings) - len(shown), "further finding")
+            marks.append(Text(f"{'':>{LABEL}} and {more}", "dim", no_wrap=True))
+    signals = [
+        (label, line[name].tolist(), name)
+        for label, name in (("bytes", "wire_bytes"), *SIGNALS)
+        if name == "wire_bytes" or line[name].any()
+    ]
+    spare = room - len(marks) - 1
+    signals = signals[: max(1, spare)]
+    others = len(signals) - 1
+    links = links[: max(0, spare - _TALL_BYTES - _TALL * others - 1)]
+    spare -= len(links) + bool(links)
+    height = max(1, min(_TALLEST, spare // len(signals)))
+    tall = max(1, min(_TALLEST_BYTES, spare - height * others))
+    strips = _link_lines(axis, snapshot, links)
+    column_s = axis.length_ns / axis.columns / 1e9
+    lines: list[Text] = []
+    for label, values, name in signals:
+        spread, total = axis.spread(values, line.start_ns, line.window_ns), sum(values)
+        is_size = name == "wire_bytes"
+        most = max(spread, default=0.0)
+        lines += area_lines(
+            label,
+            spread,
+            tall if is_size else height,
+            human.size(total) if is_size else human.count(total),
+            f"≤ {human.rate(most * 8 / column_s) if is_size else human.count(round(most))}",
+            "cyan" if is_size else "bold yellow",
+        )
+    column = f"1 col {human.duration(axis.length_ns / axis.columns)}"
+    return [*lines, *marks, *strips, axis.numbers(clock, column[:LABEL])]
+
+
+def _link_lines(axis: Axis, snapshot: Snapshot, links: Sequence[LinkStrip]) -> list[Text]:
+    """A strip of bytes for each link, all on one scale."""
+    line = snapshot.timeline
+    spread = [axis.spread(link.values, line.start_ns, line.window_ns) for link in links]
+    top = max((max(values, default=0.0) for values in spread), default=0.0)
+    lines = [Text(f"{'bytes by link':>{LABEL}}", "dim")] if links else []
+    for link, values in zip(links, spread, strict=True):
+        text = Text(f"{link.label:>{LABEL}} ", link.style, no_wrap=True, overflow="ellipsis")
+        text.append(UNICODE.columns(values, top), "cyan not dim not bold")
+        lines.append(text.append(f" {human.size(sum(link.values))}", "not dim not bold"))
+    return lines
+
+
+def time_line(snapshot: Snapshot, time: TimeAxis | None, width: int) -> Text:
+    """One line: bytes over time, with the number of each finding at its onset."""
+    axis, line = Axis.of(snapshot, width), snapshot.timeline
+    values = line["wire_bytes"].tolist()
+    text = strip_line(
+        "bytes", axis.spread(values, line.start_ns, line.window_ns), human.size(sum(values)), "cyan"
+    )
+    plain, spans = list(text.plain), []
+    for number, _, severity, begin, _ in reversed(time.findings[:MOST_BARS] if time else ()):
+        at = LABEL + 1 + axis.column(begin)
+        plain[at] = str(number)
+        spans.append((at, severity))
+    marked = Text("".join(plain), no_wrap=True, overflow="ellipsis")
+    marked.stylize("dim", 0, LABEL)
+    marked.stylize("cyan", LABEL + 1, LABEL + 1 + axis.columns)
+    for at, severity in spans:
+        marked.stylize(f"{_SEVERE[severity]} reverse", at, at + 1)
+    return marked
+
+
+def _pause_lines(axis: Axis, time: TimeAxis) -> list[Text]:
+    """A line with the times in which any tap was paused."""
+    if not time.pauses:
+        return []
+    columns = [" "] * axis.columns
+    for span in time.pauses:
+        for at in range(axis.column(span.from_ns), axis.column(span.until_ns) + 1):
+            columns[at] = "▬" if span.is_exact else "╌"
+    text = Text(f"{'paused':>{LABEL}} ", "dim", no_wrap=True, overflow="ellipsis")
+    text.append("".join(columns), "bold yellow not dim")
+    taps = len({span.tap for span in time.pauses})
+    return [text.append(f" {human.counted(taps, 'tap')}", "not dim")]
+
+
+def _step_lines(axis: Axis, time: TimeAxis) -> list[Text]:
+    """A line with a tick at the end of every step, for each of the first jobs."""
+    lines = []
+    for job in list(dict.fromkeys(step.job for step in time.steps))[:2]:
+        ends = [step.at_ns for step in time.steps if step.job == job]
+        columns = [" "] * axis.columns
+        for end in ends:
+            columns[axis.column(end)] = "╷"
+        label = human.UNICODE.shorten(f"steps of {job}", LABEL)
+        text = Text(f"{label:>{LABEL}} ", "dim", no_wrap=True, overflow="ellipsis")
+        lines.append(text.append(f"{''.join(columns)} {human.count(len(ends))}", "not dim"))
     return lines

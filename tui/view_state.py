@@ -15,6 +15,7 @@ from ..analyzer.results.diagnosis import Finding
 from ..analyzer.results.flow import Flow
 from ..kernels.kernel import Ints
 from ..report import human
+from .clock import Clock
 from .session.diagnosing import Span
 from .session.matrix import at_one_place, known_sets
 from .session.session import Session
@@ -34,6 +35,8 @@ class ViewState:
     columns: Sequence[str] = ()
     """Columns of the table of flows from the settings; empty: all."""
     snapshot: Snapshot = field(init=False)
+    time_mode: str = "start"
+    """One of `clock.MODES`."""
     frozen: bool = False
     chosen: bool = False
     """Whether the user has moved the cursor to a flow."""
@@ -53,6 +56,10 @@ class ViewState:
     """A time for the packets screen, and its name."""
     finding: Finding | None = None
     """The finding under the cursor of the diagnosis screen."""
+    wanted_taps: tuple[str, ...] = ()
+    """The taps of the link for the cursor of the hops screen."""
+    fabric_measure: int = 0
+    """What the cells of the observed fabric show: a place in `MEASURES`."""
     traced_on: TracedOn | None = None
     """The fabric on which flows are traced."""
     _record: Flow | None = None
@@ -231,6 +238,9 @@ class ViewState:
         window, full = session.window, session.whole()
         if window is None or full is None:
             return ""
+        if self.time_mode != "start":
+            clock = Clock(full[0], self.time_mode)
+            return " to ".join(map(clock.text, window))
         low, high = (human.duration(max(0, t - full[0])) for t in window)
         return f"{low} to {high}"
 

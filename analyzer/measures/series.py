@@ -50,7 +50,7 @@ ACTIVITY_BINS = 60
 _MAX_SUMS = 1 << 24
 _FIRST_BIN_NS = 1000  # of activity, doubled until the capture fits
 
-# Columns of the sums; the bytes per tap follow.
+# Columns of the sums; from TAPS on the bytes per tap.
 (
     _PACKETS,
     _WIRE_BYTES,
@@ -62,7 +62,7 @@ _FIRST_BIN_NS = 1000  # of activity, doubled until the capture fits
     _CNPS,
     _NAKS,
     _OTHER_VERDICTS,
-    _TAPS,
+    TAPS,
 ) = range(11)
 
 SERIES_COLUMNS: Final = (
@@ -104,7 +104,7 @@ def _count_rows(start: Int, w: WindowArrays, rows: Rows) -> Int:
             if at < 0:
                 return i
             begin = window * width
-        sums[at, _TAPS + np.int64(rows.tap[i])] += np.int64(rows.wire_bytes[i])
+        sums[at, TAPS + np.int64(rows.tap[i])] += np.int64(rows.wire_bytes[i])
         if rows.verdict[i] == TAP_COPY:
             continue
         sums[at, _PACKETS] += 1
@@ -158,13 +158,13 @@ class Totals(WindowedSums):
 
     def __init__(self, window_ns: int = DEFAULT_WINDOW_NS, most: int = MAX_WINDOWS) -> None:
         """most: largest number of windows; beyond it the width doubles."""
-        super().__init__(window_ns, _TAPS, most, _MAX_SUMS)
+        super().__init__(window_ns, TAPS, most, _MAX_SUMS)
 
     def update(self, batch: TrackedBatch) -> None:
         """Count the rows of one batch."""
         if not len(batch):
             return
-        self.widen(_TAPS + int(batch.table.tap.max()) + 1)
+        self.widen(TAPS + int(batch.table.tap.max()) + 1)
         self.count(lambda row, windows: _count_rows(row, windows, batch.rows), batch.table.time_ns)
 
     def merge(self, other: Totals) -> None:
@@ -185,7 +185,7 @@ class Totals(WindowedSums):
             window_ns=window_ns,
             start_ns=start_ns,
             tap_wire_bytes={
-                name: column(_TAPS + i) for i, name in enumerate(tap_names) if len(tap_names) > 1
+                name: column(TAPS + i) for i, name in enumerate(tap_names) if len(tap_names) > 1
             },
             **{name: column(i) for i, name in enumerate(SERIES_COLUMNS)},
         )

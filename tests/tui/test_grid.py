@@ -15,6 +15,7 @@ from textual.widget import Widget
 from tui_driver import in_app, settled
 
 from rocescope.tui.app import RocescopeApp
+from rocescope.tui.clock import Clock
 from rocescope.tui.grid import Grid, GridColumn
 from rocescope.tui.session.session import Session
 from rocescope.tui.session.snapshot import PathColumns, Snapshot, SourceState
@@ -175,7 +176,7 @@ def test_numbers_below_their_columns():
     ],
 )
 def test_numbers_are_round_and_under_their_columns(length_ns, columns, labels):
-    line = FlowLinesAxis(1_000, length_ns, columns).numbers(1_000).plain[LABEL + 1 :]
+    line = FlowLinesAxis(1_000, length_ns, columns).numbers(Clock(1_000)).plain[LABEL + 1 :]
     assert [label.strip() for label in line.split("╵")[1:]] == labels
     step = line.index("╵", 1)
     assert step == round(columns * float(labels[1].split()[0]) * SCALES[labels[1][-2:]] / length_ns)
@@ -186,7 +187,7 @@ SCALES = {" s": 1e9, "ms": 1e6, "us": 1e3}
 
 @given(st.integers(1, 10**13), st.integers(10, 200), st.integers(0, 10**13))
 def test_every_axis_has_numbers_that_fit(length_ns, columns, before):
-    line = FlowLinesAxis(before, length_ns, columns).numbers(0).plain
+    line = FlowLinesAxis(before, length_ns, columns).numbers(Clock(0)).plain
     assert len(line) <= columns + 2 * LABEL + 2
     assert line.count("╵") <= columns
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import ClassVar, Final, cast
 
@@ -18,11 +18,14 @@ from textual.widgets import Static
 
 from ...report import human
 from ..actions import ACTIONS, Action, actions_of, bindings, shown_key
-from ..grid import Grid
+from ..clock import Clock
+from ..fabric_map import FabricMap, link_strips
+from ..grid import Grid, GridColumn
 from ..host import Host
 from ..session import words
 from ..session.snapshot import FlowKey, Snapshot
 from ..session.words import shown_events
+from ..strips import overview_lines
 from ..topbar import Tabs, TopBar
 from ..view_state import ViewState
 from .prompts import TextPrompt
@@ -71,6 +74,22 @@ def _maker(place: str) -> Callable[[], Screen[None]]:
 
     return make
 
+
+TALL_FROM, LEAST_SPARE = 48, 10
+"""Lines of a terminal that is tall, and of the smallest axis of time on it."""
+
+
+def _lines_needed(part: Widget) -> int:
+    """Lines of a part of a screen that are not empty."""
+    if isinstance(part, Grid):
+        return max(part.row_count + 1, EMPTY_LINES if not part.row_count else 0)
+    if isinstance(part, Static):
+        return part.virtual_size.height
+    return max((_lines_needed(child) for child in part.children), default=0) + 1
+
+
+EMPTY_LINES = 9
+"""Lines of a table without rows, which says what to do."""
 
 UNTIL_NOW, SINCE_THE_BEGINNING = " (until now)", " (since the start)"
 """Suffix of values of a live session that do not refer to the displayed time or window."""
@@ -162,6 +181,8 @@ class RoceScreen(Screen[None]):
     name_: ClassVar[str] = ""
     of_record: ClassVar[bool] = True
     """Whether it depends on the record of the selected flow."""
+    spare_of: ClassVar[str] = ""
+    """The part of the screen whose empty lines the axis of time takes on tall terminals."""
     without_effect: frozenset[str] = frozenset()
     """Actions that `draw` finds nothing for: the footer does not offer them."""
 
@@ -176,6 +197,8 @@ class RoceScreen(Screen[None]):
         yield Tabs(id="tabs")
         yield Verdict(id="verdict")
         yield from self.body()
+        if self.spare_of:
+            yield Static(id="axis")
         yield Hints(id="hints")
 
     def body(self) -> ComposeResult:
@@ -224,7 +247,9 @@ class RoceScreen(Screen[None]):
         view = self.view
         snapshot, session = view.snapshot, view.session
         top = self.query_one(TopBar)
-        top.show(snapshot, view.paths(), view.frozen, view.window_text(), session.name)
+        clock = self.clock(snapshot)
+        span = "  ".join(filter(None, (clock.day(), view.window_text())))
+        top.show(snapshot, view.paths(), view.frozen, span, session.name)
         events = shown_events(snapshot, session.passing(snapshot))
         counts = {
             "diagnosis": len(snapshot.judged.findings),
@@ -237,6 +262,8 @@ class RoceScreen(Screen[None]):
             if not isinstance(widget, (TopBar, Tabs, Verdict, Hints)):
                 widget.visible = not sentence
         sentence = sentence or self.draw(snapshot)
+        if self.spare_of:
+            self._show_axis(snapshot)
         self.query_one(Hints).show(self.name_, self.without_effect)
         verdict = self.query_one(Verdict)
         shown = (
@@ -247,6 +274,21 @@ class RoceScreen(Screen[None]):
         if more != (verdict.border_subtitle or ""):
             verdict.border_subtitle = more
         verdict.show(sentence)
+
+    def _show_axis(self, snapshot: Snapshot) -> None:
+        """What happens when, in the lines that a tall terminal leaves."""
+        axis, part = self.query_one("#axis", Static), self.query_one(self.spare_of)
+        width, height = self.size
+        lines = part.outer_size.height + (axis.outer_size.height if axis.display else 0)
+        spare = lines - _lines_needed(part) - 1
+        axis.display = spare >= LEAST_SPARE and height >= TALL_FROM and bool(len(snapshot.flows))
+        if axis.display:
+            overview = snapshot.judged.overview
+            time = None if overview is None else overview.time
+            fabric = None if overview is None else overview.fabric
+            strips = link_strips(fabric, snapshot.source.tap_names, snapshot.timeline.tap_bytes)
+            drawn = overview_lines(snapshot, time, strips, self.clock(snapshot), width - 1, spare)
+            axis.update(Text("\n").join(drawn))
 
     def action_everything(self) -> None:
         """Show or hide flows without data."""
@@ -309,6 +351,10 @@ class RoceScreen(Screen[None]):
         if hasattr(self, "action_deeper"):
             self.action_deeper()
 
+    def clock(self, snapshot: Snapshot) -> Clock:
+        """How this screen shows times."""
+        return Clock(self.start_ns(snapshot), self.view.time_mode)
+
     def start_ns(self, snapshot: Snapshot) -> int:
         """Origin of times: the start of the capture, independent of the time window."""
         full = self.view.session.whole()
@@ -359,3 +405,26 @@ class RoceScreen(Screen[None]):
 def flow_name(key: FlowKey) -> str:
     """`10.0.0.1 > 10.0.0.2 0x000011`"""
     return f"{key.src} > {key.dst} {human.queue_pair(key.qp)}"
+
+
+def go_to_hops(screen: RoceScreen, shown: FabricMap) -> None:
+    """To the worst hop of the link under the cursor."""
+    link = shown.link
+    if link is None or not link.taps:
+        screen.notify("No tap captured this link")
+        return
+    screen.view.wanted_taps = link.taps
+    screen.host.go("hops")
+
+
+def timed(columns: Sequence[GridColumn], clock: Clock, digits: int, *keys: str) -> list[GridColumn]:
+    """Columns of times with their unit, as wide as the clock needs."""
+    return [
+        column._replace(
+            title=f"{column.title} {clock.title}",
+            width=len(clock.text(0, digits)) if clock.of_day else column.width,
+        )
+        if column.key in keys
+        else column
+        for column in columns
+    ]

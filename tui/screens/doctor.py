@@ -25,6 +25,7 @@ class DoctorScreen(RoceScreen):
     """Findings, the worst first."""
 
     name_ = "doctor"
+    spare_of = "VerticalScroll"
     BINDINGS = own_bindings("doctor")
 
     def body(self) -> ComposeResult:

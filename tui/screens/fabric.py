@@ -1,4 +1,4 @@
-"""Screen 0: the links of the replayed fabric as a map, and the flows on each link."""
+"""Screen 0: the fabric as captured; after a replay its links as a map, and the flows on each."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from textual.widgets import Static
 from ...analyzer.words import printable
 from ...replay.results import LinkLoad, StrategyResult
 from ...report import human
+from ...report.overview import GLYPHS, MEASURES, WORST_FIRST, Direction, Fabric
+from ..fabric_map import FabricMap, cell_style, legend, link_lines
 from ..grid import Cell, Grid, GridColumn
 from ..host import FlowSelected
 from ..session import words
@@ -20,7 +22,7 @@ from ..session.matrix import LEGEND, NUMBER_CELL, heat, heat_cell
 from ..session.placed import OnLink, Point
 from ..session.replays import BY_PACKET, ReplayView, limiting_link
 from ..session.snapshot import TRACED, Snapshot
-from .base import RoceScreen, flow_name, own_bindings
+from .base import RoceScreen, flow_name, go_to_hops, own_bindings
 
 _WORST = (
     GridColumn("link", "LINK", 14, grows=True),
@@ -36,6 +38,22 @@ _ON_IT = (
     GridColumn("share", "SHARE", 7, True),
     GridColumn("packets", "PACKETS", 8, True, 2),
 )
+_OBSERVED = (
+    GridColumn("link", "LINK", 18, grows=True, most=44),
+    GridColumn("state", "STATE", 14),
+    GridColumn("packets", "PACKETS", 10, True),
+    GridColumn("bytes", "BYTES", 8, True, 2),
+    GridColumn("after", "LOST AFTER", 10, True),
+    GridColumn("before", "LOST BEFORE", 11, True),
+    GridColumn("loss", "LOSS", 8, True),
+    GridColumn("queue", "QUEUE p99", 9, True, 1),
+    GridColumn("ce", "CE", 7, True, 3),
+    GridColumn("late", "LATE", 7, True, 3),
+    GridColumn("fair", "x FAIR", 6, True, 4),
+    GridColumn("rate", "UTIL", 7, True, 5),
+    GridColumn("findings", "FINDING", 7, priority=6),
+)
+"""A row for each direction of a captured link."""
 _FROM = 14
 _EVEN = 1.005
 """Loads below this multiple of the fair share count as fair."""
@@ -65,6 +83,10 @@ class FabricScreen(RoceScreen):
         with Horizontal(id="below-map"):
             yield Grid(_WORST, id="collisions")
             yield Grid(_ON_IT, id="on-link")
+        yield FabricMap("observed")
+        yield Static(id="legend")
+        yield Static(id="link")
+        yield Grid(_OBSERVED, id="observed-links")
 
     def on_mount(self) -> None:
         self.set_interval(0.25, self._while_tracing)
@@ -88,14 +110,29 @@ class FabricScreen(RoceScreen):
         self._chosen = chosen or ""
         grid, below = self.query_one("#links", Grid), self.query_one("#collisions", Grid)
         self.query_one("#below-map").display = chosen is not None
+        listed = self.query_one("#observed-links", Grid)
+        overview = snapshot.judged.overview
+        observed = None if overview is None else overview.fabric
+        self._show_observed(observed, alone=chosen is None)
+        grid.display = chosen is not None or observed is None
+        listed.display = chosen is None and observed is not None
+        if observed is not None:
+            ways = observed_ways(observed)
+            label = {device.name: device.label for device in observed.devices}
+            listed.show(len(ways), lambda row: observed_cells(ways[row], label))
         if chosen is None:
             grid.set_columns((GridColumn("none", "", 20, grows=True),))
             why = words.nothing(snapshot)
-            grid.empty = self.what_next(snapshot) if why else NOTHING_YET
+            no_fabric = printable(overview.why) if overview is not None else ""
+            grid.empty = (
+                self.what_next(snapshot) if why else f"{no_fabric}\n\n{NOTHING_YET}".strip()
+            )
             grid.show(0, lambda row: ())
             self._links = []
             below.show(0, lambda row: ())
             self._show_flows()
+            if observed is not None and not why and not none_traced(view):
+                return f"As captured: {observed.sentence()}. A replay (9, then r) adds its loads."
             return why or none_traced(view) or "No strategy has run yet: r on screen 9."
         result = view.strategies[chosen]
         against = next((n for n in shown.picked if n in view.strategies and n != chosen), None)
@@ -125,6 +162,34 @@ class FabricScreen(RoceScreen):
             text += f"; {human.counted(top.flows, 'flow shares', 'flows share')} it"
         return f"{text}."
 
+    def _show_observed(self, fabric: Fabric | None, alone: bool) -> None:
+        """The fabric as captured; with a replay only a part of the screen."""
+        shown, parts = self.query_one("#observed", FabricMap), ("#observed", "#legend", "#link")
+        for part in parts:
+            self.query_one(part).display = fabric is not None
+        if fabric is None:
+            self.without_effect = frozenset({"measure"})
+            return
+        self.without_effect = frozenset()
+        measure = MEASURES[self.view.fabric_measure]
+        shown.show_fabric(fabric, measure)
+        most = self.size.height // 2 if alone else self.size.height // 4
+        shown.styles.height = min(shown.lines_needed, most)
+        self.query_one("#legend", Static).update(legend(fabric, measure))
+        self.query_one("#link", Static).update(link_lines(fabric, shown.link))
+
+    @on(Grid.Moved, "#observed")
+    def _other_link(self) -> None:
+        overview = self.view.snapshot.judged.overview
+        if overview is not None and overview.fabric is not None:
+            link = self.query_one("#observed", FabricMap).link
+            self.query_one("#link", Static).update(link_lines(overview.fabric, link))
+
+    def action_measure(self) -> None:
+        """The next measure of the observed links."""
+        self.view.fabric_measure = (self.view.fabric_measure + 1) % len(MEASURES)
+        self.redraw()
+
     def _show_flows(self) -> None:
         """The flows on the link under the cursor."""
         at, grid = self.query_one("#collisions", Grid).cursor, self.query_one("#on-link", Grid)
@@ -148,13 +213,45 @@ class FabricScreen(RoceScreen):
             self.post_message(FlowSelected(self._on_it[event.row].key))
 
     def action_deeper(self) -> None:
-        """From the links to the flows of a link, then to their packets."""
+        """From the links to the flows of a link, then to their packets; from an observed link to
+        its hops."""
+        observed = self.query_one("#observed", FabricMap)
+        if observed.has_focus:
+            go_to_hops(self, observed)
+            return
         grid = self.query_one("#on-link", Grid)
         if not grid.has_focus:
             grid.focus()
         elif grid.cursor < len(self._on_it):
             self.view.select(self._on_it[grid.cursor].key, by_user=True)
             self.host.go("packets")
+
+
+def observed_ways(fabric: Fabric) -> list[Direction]:
+    """Both directions of every captured link, the worst first."""
+    ways = [way for link in fabric.links if link.taps for way in link.directions]
+    return sorted(ways, key=lambda way: WORST_FIRST.index(way.state))
+
+
+def observed_cells(way: Direction, label: dict[str, str]) -> Sequence[Cell]:
+    """One row, in the order of `_OBSERVED`; `?`: these captures cannot tell. label: of devices."""
+    loss, fair, used = way.loss_percent, way.fair_ratio, way.utilisation_percent
+    style = cell_style(way.state)
+    return (
+        f"{label[way.source]} {human.UNICODE.arrow} {label[way.target]}",
+        (f"{GLYPHS[way.state]} {way.state}", style),
+        human.count(way.packets),
+        human.size(way.wire_bytes),
+        human.count(way.lost_after_packets),
+        human.count(way.lost_before_packets),
+        (human.percent(None if loss is None else loss / 100), style if loss else ""),
+        human.duration(way.queueing_p99_ns),
+        human.count(way.ce_packets),
+        human.count(way.late_packets),
+        human.UNKNOWN if fair is None else f"{fair:.2f}",
+        human.percent(None if used is None else used / 100),
+        ", ".join(map(str, way.findings)),
+    )
 
 
 def none_traced(view: ReplayView) -> str:

@@ -97,6 +97,7 @@ class HopsScreen(RoceScreen):
     """The table of hops, the hop under the cursor, and the fabric as a map."""
 
     name_ = "hops"
+    spare_of = "#hops"
     of_record = False
     BINDINGS = own_bindings("hops")
 
@@ -124,6 +125,12 @@ class HopsScreen(RoceScreen):
         cut = UNICODE.shortened(short.values(), room)
         fitting = {tap: cut[name] for tap, name in short.items()}
         grid.show(len(hops), lambda row: [hop_cells(hops[row], fitting)[i] for i in columns])
+        if self.view.wanted_taps:
+            ends = set(self.view.wanted_taps)
+            at = [row for row, hop in enumerate(hops) if ends & {hop.from_tap, hop.to_tap}]
+            if at:
+                grid.put_cursor(at[0])
+            self.view.wanted_taps = ()
         self._about(snapshot, grid.cursor)
         room = max(1, (self.size.width - _NAME - 4) // _CELL)
         drawn = drawn_fabric(hops, self._measure, room, self.size.height // 6)
@@ -135,7 +142,7 @@ class HopsScreen(RoceScreen):
 
     def _about(self, snapshot: Snapshot, row: int) -> None:
         """The hop under the cursor; what captures missed; clocks."""
-        judged, start = snapshot.judged, self.start_ns(snapshot)
+        judged, clock = snapshot.judged, self.clock(snapshot)
         short = words.short_taps(snapshot.source.tap_names)
         text = Text()
         if row < len(self._hops):
@@ -145,8 +152,8 @@ class HopsScreen(RoceScreen):
             text.append(f" through {printable(hop.device)}" if hop.device else "")
             text.append(f": {words.counts(hop)}\n")
             if hop.first_lost_ns is not None and hop.last_lost_ns is not None:
-                first, last = ((t - start) / 1e9 for t in (hop.first_lost_ns, hop.last_lost_ns))
-                text.append(f"lost from {first:.3f} s to {last:.3f} s")
+                first, last = map(clock.point, (hop.first_lost_ns, hop.last_lost_ns))
+                text.append(f"lost from {first} to {last}")
                 if hop.expected_by in words.EXPECTED_BY:
                     text.append(f"; next tap: {words.expected_by(hop)}", "dim")
                 text.append("\n")
@@ -154,8 +161,8 @@ class HopsScreen(RoceScreen):
                 text.append(f"{delay}\n")
         for loss in judged.capture_losses:
             text.append(f"{UNICODE.warning} {words.capture_loss(loss, short)}\n", "yellow")
-        for clock in judged.clocks:
-            text.append(f"{words.clock(clock, short)}\n", "dim")
+        for tap_clock in judged.clocks:
+            text.append(f"{words.clock(tap_clock, short)}\n", "dim")
         self.query_one("#about", Static).update(text)
 
     @on(Grid.Moved, "#hops")

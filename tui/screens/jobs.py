@@ -29,11 +29,12 @@ from ...report.jobs import (
     slots,
     sources,
 )
+from ..clock import Clock
 from ..grid import Cell, Grid, GridColumn
 from ..session import words
 from ..session.snapshot import FlowKey, Snapshot
 from ..strips import LABEL, Axis
-from .base import RoceScreen, own_bindings
+from .base import RoceScreen, own_bindings, timed
 
 _WEIGHTS: Final[dict[State, float]] = {
     "computing": 1.0,
@@ -100,7 +101,7 @@ def sender_of(step: JobStep) -> str | None:
 
 COLUMNS = (
     GridColumn("step", "STEP", 6, True),
-    GridColumn("end", "END s", 9, True),
+    GridColumn("end", "END", 9, True),
     GridColumn("duration", "DURATION", 9, True),
     GridColumn("change", "CHANGE", 7, True),
     GridColumn("waited", "WAITED", 8, True, 1),
@@ -175,8 +176,9 @@ class JobsScreen(RoceScreen):
             grid.empty = f"No iterations: {printable(job.iterations_reason or 'unknown why')}."
             if len(self._jobs) > 1:
                 grid.empty += "\n\nn N  show the other jobs"
-        start = self.start_ns(snapshot)
-        grid.show(len(steps), lambda row: step_cells(job, steps[row], start) if job else ())
+        clock = self.clock(snapshot)
+        grid.set_columns(timed(COLUMNS, clock, 4, "end"))
+        grid.show(len(steps), lambda row: step_cells(job, steps[row], clock) if job else ())
         if job is not None and (job.id, len(steps)) != self._followed:
             self._followed = job.id, len(steps)
             grid.put_cursor(first_of_interest(job))
@@ -197,8 +199,8 @@ class JobsScreen(RoceScreen):
         drawn.display = step is not None and self.job is not None
         if step is not None and self.job is not None:
             most = max(2, self.size.height // 2 - _AROUND)
-            start = self.start_ns(self.view.snapshot)
-            drawn.update(gantt(self.job, step, self.size.width - 2, most, start))
+            clock = self.clock(self.view.snapshot)
+            drawn.update(gantt(self.job, step, self.size.width - 2, most, clock))
 
     def _about(self, snapshot: Snapshot) -> None:
         """What stands out, and where the ranks are from."""
@@ -273,7 +275,7 @@ def first_of_interest(job: TrainingJob) -> int:
     return lasting.index(max(lasting)) if lasting else 0
 
 
-def step_cells(job: TrainingJob, step: JobStep, start_ns: int) -> Sequence[Cell]:
+def step_cells(job: TrainingJob, step: JobStep, clock: Clock) -> Sequence[Cell]:
     """One row, in the order of COLUMNS."""
     usual = 0.0 if job.iterations is None else job.iterations.period_p50_ns
     lasted = step.duration_ns
@@ -285,7 +287,7 @@ def step_cells(job: TrainingJob, step: JobStep, start_ns: int) -> Sequence[Cell]
     shown: Cell = (f"{UNICODE.warning} {text}", "warn") if is_slow else text
     return (
         str(step.index),
-        f"{(step.last_message_ns - start_ns) / 1e9:.4f}",
+        clock.text(step.last_message_ns, 4),
         (human.duration(lasted), "warn" if is_slow else ""),
         shown,
         human.duration(step.waited_ns),
@@ -317,7 +319,7 @@ def network(step: JobStep) -> str:
     return f"{human.percent(low / lasted).removesuffix(' %')} to {human.percent(high / lasted)}"
 
 
-def gantt(job: TrainingJob, step: JobStep, width: int, most: int, start_ns: int) -> Text:
+def gantt(job: TrainingJob, step: JobStep, width: int, most: int, clock: Clock) -> Text:
     """A line per rank over the time of one step, its axis and the states."""
     names, shown = rank_names(job), ranks_shown(job, step, most)
     begin = begin_of(step)
@@ -325,7 +327,7 @@ def gantt(job: TrainingJob, step: JobStep, width: int, most: int, start_ns: int)
     text = Text(f" step {step.index}", "bold", no_wrap=True, overflow="ellipsis")
     hidden = len(step.ranks) - len(shown)
     more = f"; {human.counted(hidden, 'rank')} not shown" if hidden > 0 else ""
-    text.append(f"  {lasted} from {(begin - start_ns) / 1e9:.4f} s{more}\n", "dim not bold")
+    text.append(f"  {lasted} from {clock.point(begin, 4)}{more}\n", "dim not bold")
     if not shown:
         text.append(" the ranks are kept for the newest and the longest steps only", "dim not bold")
         return text
@@ -333,7 +335,7 @@ def gantt(job: TrainingJob, step: JobStep, width: int, most: int, start_ns: int)
     used: set[State] = set()
     for rank in shown:
         used |= _line(text, rank, names.get(rank.address, ""), step, axis.columns)
-    text.append_text(axis.numbers(begin)).append("\n")
+    text.append_text(axis.numbers(clock if clock.of_day else Clock(begin))).append("\n")
     legend = Text(" ", "not bold")
     for state, meaning in STATES.items():
         if state in used:

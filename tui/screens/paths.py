@@ -58,6 +58,7 @@ class PathsScreen(RoceScreen):
     """The heat map."""
 
     name_ = "paths"
+    spare_of = "#heat"
     of_record = False
     BINDINGS = own_bindings("paths")
 

@@ -251,6 +251,7 @@ TWO_COLUMNS = 110
 """From this width on."""
 CURSOR = (
     ("↑ ↓ j k", "Up and down"),
+    ("← → h l", "To the next link of a switch, on the map of the fabric"),
     ("pgup pgdn", "A page up and down"),
     ("home end", "To the first and the last row (g and G too)"),
     ("tab", "To the next pane"),

@@ -386,7 +386,7 @@ class QpsScreen(RoceScreen):
             lines.append(late_line(snapshot, at, self.size.width - 2))
         if lines:
             axis = Axis.of(snapshot, self.size.width - 2)
-            lines.append(axis.numbers(self.start_ns(snapshot)))
+            lines.append(axis.numbers(self.clock(snapshot)))
         return lines
 
     def draw_record(self) -> None:

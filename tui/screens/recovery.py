@@ -16,6 +16,7 @@ from ...analyzer.results.flow import Flow
 from ...report import human
 from ...report.notes import event_text, kind_name
 from ...report.terminal.ranks import ranks_of_owner
+from ..clock import Clock
 from ..grid import Cell, Grid, GridColumn
 from ..host import FlowSelected
 from ..session import words
@@ -24,13 +25,13 @@ from ..session.snapshot import UNKNOWN, Snapshot
 from ..session.words import sentence, shown_events
 from ..settings import RANKS
 from ..strips import SIGNALS, Axis, Bar, bar_lines, flow_lines, signal_lines
-from .base import RoceScreen, own_bindings
+from .base import RoceScreen, own_bindings, timed
 from .mrc import lost_by_value, mrc_causes, mrc_counts, mrc_of, mrc_sentence
 
 # Screen 8: events in order of time.
 
 EVENT_COLUMNS = (
-    GridColumn("time", "TIME s", 10, True),
+    GridColumn("time", "TIME", 10, True),
     GridColumn("kind", "KIND", 11),
     GridColumn("text", "WHAT", 30, grows=True),
     GridColumn("frame", "FRAME", 9, True, 3),
@@ -71,10 +72,10 @@ class EventsScreen(RoceScreen):
     def draw(self, snapshot: Snapshot) -> str:
         session = self.view.session
         self._events = shown_events(snapshot, session.passing(snapshot))
-        start = self.start_ns(snapshot)
+        clock = self.clock(snapshot)
         grid = self.query_one("#list", Grid)
         one_tap = len(snapshot.source.tap_names) < 2
-        columns = EVENT_COLUMNS[:-1] if one_tap else EVENT_COLUMNS
+        columns = timed(EVENT_COLUMNS[:-1] if one_tap else EVENT_COLUMNS, clock, 6, "time")
         ranked = self.size.width >= _WITH_RANKS and any(
             owner.ranks != (None, None) for owner in snapshot.owners.values()
         )
@@ -88,7 +89,7 @@ class EventsScreen(RoceScreen):
 
         def cells(row: int) -> Sequence[Cell]:
             event = self._events[row]
-            known = event_cells(event, start, room, short)
+            known = event_cells(event, clock, room, short)
             owner = None if event.flow is None else snapshot.owners.get(event.flow)
             return (*known[:2], ranks_of_owner(owner), *known[2:]) if ranked else known
 
@@ -110,10 +111,10 @@ class EventsScreen(RoceScreen):
         self.host.go("packets")
 
 
-def event_cells(event: Event, start_ns: int, room: int, short: bool) -> Sequence[Cell]:
+def event_cells(event: Event, clock: Clock, room: int, short: bool) -> Sequence[Cell]:
     """One row, in the order of EVENT_COLUMNS; room, short: as those of `event_text`."""
     return (
-        f"{(event.time_ns - start_ns) / 1e9:.6f}",
+        clock.text(event.time_ns, 6),
         (kind_name(event.kind), _STYLES.get(event.kind, "accent")),
         event_text(event, short, room),
         human.UNKNOWN if event.frame_number is None else f"{event.frame_number:,}",
@@ -170,10 +171,11 @@ class RecoveryScreen(RoceScreen):
             right.update(Text("this flow\n", "bold").append_text(_lines(rows)))
         peer = int(snapshot.flows.peer[at]) if at is not None else -1
         mine = [e for e in snapshot.events if e.flow is not None and e.flow in (at, peer)]
-        start = self.start_ns(snapshot)
+        clock = self.clock(snapshot)
+        grid.set_columns(timed(EVENT_COLUMNS[:-1], clock, 6, "time"))
         grid.empty = "" if flow is None else "no NAK, rewind or restart of this flow"
         room = grid.width_of("text")
-        grid.show(len(mine), lambda row: event_cells(mine[row], start, room, True))
+        grid.show(len(mine), lambda row: event_cells(mine[row], clock, room, True))
         if flow is None:
             return self.no_flow(snapshot)
         marked = words.marks(flow, cnps)
@@ -194,7 +196,7 @@ class RecoveryScreen(RoceScreen):
         signals = SIGNALS if small else (*SIGNALS, ("bytes", "wire_bytes"))
         lines += signal_lines(snapshot, axis, signals, not small)
         lines += flow_lines(snapshot, self.view.session.selected, self.size.width - 1, True)
-        lines.append(axis.numbers(self.start_ns(snapshot)))
+        lines.append(axis.numbers(self.clock(snapshot)))
         return Text("\n").join(lines)
 
     def action_deeper(self) -> None:

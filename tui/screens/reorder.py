@@ -31,6 +31,7 @@ class ReorderScreen(RoceScreen):
     """Histograms of one flow."""
 
     name_ = "reorder"
+    spare_of = "#buckets"
     BINDINGS = own_bindings("reorder")
 
     def __init__(self) -> None:
@@ -154,7 +155,7 @@ class ReorderScreen(RoceScreen):
         if at is not None:
             lines.append(late_line(snapshot, at, self.size.width - 2))
         lines += signal_lines(snapshot, axis, [("late, all flows", "reordered_packets")], True)
-        lines.append(axis.numbers(self.start_ns(snapshot)))
+        lines.append(axis.numbers(self.clock(snapshot)))
         text.append_text(Text("\n").join(lines))
         record = flow.reordering
         if record is not None:

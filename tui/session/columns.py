@@ -13,7 +13,7 @@ import numpy as np
 from ...analyzer.measures import mrc as st
 from ...analyzer.measures.measuring import Measuring
 from ...analyzer.measures.mrc import MrcMeasure
-from ...analyzer.measures.series import SERIES_COLUMNS
+from ...analyzer.measures.series import SERIES_COLUMNS, TAPS
 from ...analyzer.results.base import Event
 from ...analyzer.statistics.histogram import MAX
 from ...analyzer.statistics.per_flow import Kept
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 MAX_TIMELINE = 240
 """Most windows of a snapshot's time line; more are summed in groups of neighbours."""
+MOST_TAPS = 64
+"""Most taps whose bytes it holds: no screen has a line for each of more."""
 
 LEVELS = 8
 TAP_BITS = 20
@@ -190,6 +192,7 @@ def timeline(totals: Totals) -> Timeline:
         start_ns=totals.start_ns,
         window_ns=totals.width_ns * together,
         columns={name: sums[:, i] for i, name in enumerate(SERIES_COLUMNS)},
+        tap_bytes=sums[:, TAPS:] if 1 < sums.shape[1] - TAPS <= MOST_TAPS else sums[:, :0],
     )
 
 

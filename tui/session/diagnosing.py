@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ...analyzer.errors import RocescopeError
+from ...analyzer.measures.hops.vantage import FabricLinks
 from .feeds import Feed
 from .judged import Judged
 from .snapshot import FlowKey
@@ -98,8 +99,8 @@ class Diagnosing:
             return running
         return not running or self._clock() >= self._next
 
-    def run(self, feed: Feed, running: bool) -> None:
-        """Diagnose what was read so far."""
+    def run(self, feed: Feed, running: bool, fabric: FabricLinks | None = None) -> None:
+        """Diagnose what was read so far. fabric: the links of a fabric file."""
         measuring = feed.pipeline.measuring
         flows = len(measuring.tracker)
         before = self.judged
@@ -111,7 +112,7 @@ class Diagnosing:
             try:
                 with feed.pipeline.lock:
                     analysis, numbering = feed.analysis(), measuring.numbering
-                judged = Judged.of(analysis, not running, numbering)
+                judged = Judged.of(analysis, not running, numbering, fabric)
             except RocescopeError as error:
                 # A session that runs may have read no frame yet.
                 judged = before if running else Judged(why=str(error), final=True)

@@ -154,7 +154,7 @@ def _record_size(record: Flow) -> int:
 
 def _size(snapshot: Snapshot) -> int:
     arrays = [getattr(snapshot.flows, f.name) for f in fields(snapshot.flows)]
-    arrays += snapshot.timeline.columns.values()
+    arrays += [*snapshot.timeline.columns.values(), snapshot.timeline.tap_bytes]
     for paths in snapshot.paths.values():
         arrays += [v for f in fields(paths) if isinstance(v := getattr(paths, f.name), np.ndarray)]
     return sum(array.nbytes for array in arrays)
@@ -251,4 +251,5 @@ def _cut(line: Timeline, start_ns: int, end_ns: int) -> Timeline:
         line.start_ns + first * line.window_ns,
         line.window_ns,
         {name: values[first:last] for name, values in line.columns.items()},
+        line.tap_bytes[first:last],
     )

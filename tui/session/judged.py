@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...analyzer.jobs.join import NOTE
+from ...analyzer.measures.hops.vantage import FabricLinks
 from ...analyzer.results.analysis import Analysis, CaptureLoss, Hop, Ranks, TapClock
 from ...analyzer.results.base import Imbalance
 from ...analyzer.results.diagnosis import SEVERITIES, Diagnosis, Finding
 from ...analyzer.results.jobs import TrainingJob
+from ...report.overview import Overview, overview
 
 STALLED = "STALLED"
 STATES = {
@@ -65,6 +67,8 @@ class Judged:
     """What the logs of the job tell about ranks; None without any."""
     job_notes: Sequence[str] = ()
     """What of the logs could not be joined."""
+    overview: Overview | None = None
+    """The fabric and the axis of time; None in a folder of results."""
     states: dict[int, tuple[int, str]] = field(default_factory=dict)
     """By flow: how bad its worst finding is (larger is worse), and its name."""
     lost: dict[int, int] = field(default_factory=dict)
@@ -77,8 +81,14 @@ class Judged:
     """Tap and frame number of packets that no later tap saw, as far as the hops list them."""
 
     @classmethod
-    def of(cls, analysis: Analysis, final: bool, numbering: int = 0) -> Judged:
-        """The diagnosis of an analysis."""
+    def of(
+        cls,
+        analysis: Analysis,
+        final: bool,
+        numbering: int = 0,
+        fabric: FabricLinks | None = None,
+    ) -> Judged:
+        """The diagnosis of an analysis. fabric: the links of a fabric file."""
         flows = analysis.flows
         return cls.of_results(
             analysis.diagnosis,
@@ -91,6 +101,7 @@ class Judged:
             clocks=analysis.clocks,
             parallel_taps=_parallel(analysis.imbalance),
             jobs=analysis.jobs,
+            overview=overview(analysis, fabric),
             job_ranks=analysis.ranks if isinstance(analysis.ranks, Ranks) else None,
             job_notes=[line for line in analysis.warnings if line.startswith(NOTE)],
             lost={flow.id: lost for flow in flows if (lost := flow.lost_between_taps)},

@@ -478,7 +478,7 @@ class Session:
         """Diagnose what was read so far, for the next snapshot; in its own thread."""
         running, feed = self.running, self._feed
         if feed is not None:
-            self.diagnosing.run(feed, running)
+            self.diagnosing.run(feed, running, self.options.fabric)
         elif not running:
             self.diagnosing.give_up()
 

@@ -279,6 +279,9 @@ class Timeline:
     start_ns: int = 0
     window_ns: int = 1
     columns: dict[str, Ints] = field(default_factory=dict)
+    tap_bytes: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    """Wire bytes, int64[windows, taps]; without columns for one tap, and for more than
+    `columns.MOST_TAPS`."""
 
     def __getitem__(self, name: str) -> Ints:
         return self.columns.get(name, np.zeros(0, np.int64))

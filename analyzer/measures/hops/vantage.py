@@ -600,6 +600,14 @@ def parts_of(name: str) -> list[str]:
     return devices if len(devices) > 1 else parts
 
 
+def ends_of(name: str) -> tuple[str, str] | None:
+    """The two devices of the link in a short name; None where it does not show both."""
+    parts = parts_of(name)
+    if len(parts) != 2 or parts[0] == parts[1] or any(map(_PORT.fullmatch, parts)):
+        return None
+    return parts[0], parts[1]
+
+
 def device_between(near: str, far: str) -> str | None:
     """The device that both links have at one end; None when the names do not show it."""
     near_ends, far_ends = parts_of(near), set(parts_of(far))

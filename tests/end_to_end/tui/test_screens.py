@@ -29,6 +29,7 @@ from rocescope.tui.session.snapshot import SourceState
 
 I03 = [data("i03_write_reorder5_AtoB")]
 TAPS = sorted((data("leafspine") / "r09_packet_spray_h1").glob("leaf2-spine*.pcap.gz"))
+LINKS = sorted((data("whole_leafspine") / "r09_packet_spray_h1").iterdir())
 FABRIC = "leaf-spine:leaves=2,spines=4,hosts=2,rate=100G,delay=500ns"
 pytestmark = pytest.mark.usefixtures("the_same_everywhere")
 
@@ -75,13 +76,16 @@ SCREENS = {
     "palette": (I03, ["colon", without_blinking]),
     "compare": (I03, ["m", "j", "m", "c"]),
     "filter": (I03, ["slash"]),
+    "overview": (LINKS, ["1"]),
+    "fabric-observed": (LINKS, ["0"]),
 }
+LARGE = {"overview": (150, 44), "fabric-observed": (130, 40)}
 
 
 @pytest.mark.parametrize("name", first(6, SCREENS))
 def test_pictures_of_the_documentation(name, golden):
     paths, keys = SCREENS[name]
-    svg = drive(paths, keys, (110, 32), svg_of)
+    svg = drive(paths, keys, LARGE.get(name, (110, 32)), svg_of)
     golden(f"docs/screens/{name}.svg", svg)
 
 

@@ -127,5 +127,5 @@ def test_times_of_a_short_capture_have_microseconds(tmp_path):
     short = tmp_path / "short.pcap"
     generate_mrc(output=short, messages=1, loss=0.02)
     lines = drive([short], [], (120, 30), text_of, start="diagnosis")
-    row = next(line for line in lines if line.lstrip(" ▌▏")[:2] in ("! ", "· "))
+    row = next(line for line in lines if line.lstrip(" ▌▏123456789")[:2] in ("! ", "· "))
     assert re.search(r" \d\.\d{6} ", row)

@@ -16,6 +16,7 @@ from training_jobs import MS
 from tui_driver import Still, drive, each, text_of
 
 from rocescope.report.jobs import begin_of
+from rocescope.tui.clock import Clock
 from rocescope.tui.screens.jobs import (
     columns_of,
     gantt,
@@ -114,7 +115,7 @@ def test_steps_beyond_the_kept_ones_say_so():
     job = made.job()
     steps = [msgspec.structs.replace(step, ranks=[]) for step in job.iterations.steps]
     iterations = msgspec.structs.replace(job.iterations, steps=steps)
-    text = gantt(job, iterations.steps[1], 78, 8, factories.START_NS).plain
+    text = gantt(job, iterations.steps[1], 78, 8, Clock(factories.START_NS)).plain
     assert "kept for the newest and the longest steps only" in text
 
 
@@ -185,7 +186,7 @@ def test_columns_are_as_many_as_asked(columns, index):
 @pytest.mark.parametrize("width", [40, 60, 78, 158])
 def test_the_chart_fits(width):
     job = made.straggling()
-    text = gantt(job, job.iterations.steps[4], width, 8, factories.START_NS)
+    text = gantt(job, job.iterations.steps[4], width, 8, Clock(factories.START_NS))
     lines = text.plain.splitlines()
     assert len(lines) == 1 + 4 + 2
     assert all(cell_len(line) <= width for line in lines[1:5])
@@ -217,8 +218,8 @@ def test_jobs_before_other_traffic():
 def test_cells():
     job = made.job()
     first, second = job.iterations.steps[:2]
-    assert step_cells(job, first, factories.START_NS)[2] == ("?", "")
-    cells = step_cells(job, second, factories.START_NS)
+    assert step_cells(job, first, Clock(factories.START_NS))[2] == ("?", "")
+    cells = step_cells(job, second, Clock(factories.START_NS))
     assert cells[0] == "1" and cells[3] == "0 %" and cells[5] == ("-", "dim")
     assert network(second) == "10.0 to 20.0 %"
     assert network(msgspec.structs.replace(second, network_ns=3 * MS)) == "10.0 %"
