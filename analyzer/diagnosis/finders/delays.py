@@ -599,12 +599,23 @@ def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
         packets = sum(hits.values())
         of = int(passed["packets"][np.isin(passed["flow"], list(hits))].sum())
         slow = _slow(group) if parallel else None
+        delayed = None if slow is None else _delayed(group, slow)
         text = f"{packets_of(packets, of)}{group.way()} arrive late"
-        text += f" after {group.name()}" if slow is None else f", most over {slow}"
+        if slow is None:
+            text += f" after {group.name()}"
+        elif delayed is None:
+            text += f", most over {printable(group.tap_hops.names[slow])}"
+        else:
+            text += (
+                f": {delayed.hop.name()} delays them by {duration(delayed.ns)} more than parallel"
+            )
+            text += " devices"
         text += f", overtaken by up to {counted(_overtaken_by(case, group), 'packet')}"
         step = f"check {group.name()} for links or queues of unequal delay"
         if slow is not None:
             step = "compare the delays of the parallel paths: one is slow"
+        if delayed is not None:
+            step = f"check the queues and the cables of {delayed.hop.name()}"
         harm = any(
             case.flows[f].retransmitted_packets and case.flows[f].transport != TRANSPORT_NAMES[MRC]
             for f in hits
@@ -612,7 +623,7 @@ def _disorder(case: Case, known: Known, parallel: bool) -> Iterator[Finding]:
         yield finding(
             case,
             "reordering",
-            group.place(case),
+            (group if delayed is None else delayed.hop).place(case),
             of,
             text,
             step,
@@ -635,13 +646,45 @@ def _overtaken_by(case: Case, group: HopGroup) -> int:
     )
 
 
-def _slow(group: HopGroup) -> str | None:
+def _slow(group: HopGroup) -> int | None:
     """The tap over which most late packets came."""
     late: dict[int, int] = {}
     for hop in group.hops:
         late[hop.from_tap] = late.get(hop.from_tap, 0) + int(hop.total["late"])
     tap, most = max(late.items(), key=lambda item: item[1])
-    return printable(group.tap_hops.names[tap]) if most >= SLOW_SHARE * sum(late.values()) else None
+    return tap if most >= SLOW_SHARE * sum(late.values()) else None
+
+
+class _Delayed(NamedTuple):
+    """The way to a tap that delays packets by more than the parallel ones."""
+
+    hop: HopGroup
+    ns: float
+
+
+def _delayed(group: HopGroup, slow: int) -> _Delayed | None:
+    """The hop before the slow one of the taps from which late flows come, if its delay explains
+    that they are late. Delays there and back are added: the clocks of its taps cancel out."""
+    hops = {(h.from_tap, h.to_tap): h for h in group.tap_hops.hops if h.total is not None}
+    flows = group.passed()["flow"][group.passed()["late"] > 0]
+    before: dict[int, tuple[float, TapHop]] = {}
+    for (near, far), hop in hops.items():
+        back = hops.get((far, near))
+        if far in _into(group) and np.isin(hop.passed["flow"], flows).any():
+            if back is None:
+                return None
+            lasting = float(hop.total["delay_min"]) + float(back.total["delay_min"])
+            if far not in before or lasting > before[far][0]:
+                before[far] = lasting, hop
+    others = [there_and_back for tap, (there_and_back, _) in before.items() if tap != slow]
+    if slow not in before or not others:
+        return None
+    there_and_back, hop = before[slow]
+    more = there_and_back - max(others)
+    if more < max(QUEUE_NS, QUEUE_FACTOR * max(others)):
+        return None
+    delayed = HopGroup(group.tap_hops, [hop])
+    return _Delayed(delayed, more) if delayed.device is not None else None
 
 
 def _into(group: HopGroup) -> set[int]:

@@ -462,14 +462,23 @@ def test_other_flows_over_a_longer_way_are_no_step_of_a_delay(tmp_path):
     assert warnings(diagnosis(write_taps(tmp_path, taps))) == []
 
 
-def test_a_path_of_sprayed_flows_that_was_always_slow(tmp_path):
-    """Its least delay is long too; the late packets tell."""
+@pytest.mark.parametrize("clock_ns", [0, 900 * US])
+def test_a_path_of_sprayed_flows_that_was_always_slow(clock_ns, tmp_path):
+    """Its least delay is long too; the late packets tell, and there and back the clocks cancel."""
     run = simulate(fault=between(NEAR, FAR, delay(2 * MS)), route=sprayed)
-    (one,) = severe(tmp_path, run)
-    assert (one.kind, place_of(one)) == ("reordering", (FAR, None, "leaf2", None))
-    assert "most over leaf2-spine2" in one.sentence
     slow = {s.packet for s in run.taps[FAR] if s.packet.src < 3}
+    (one,) = severe(tmp_path, set_back(run, NEAR, clock_ns) if clock_ns else run)
+    assert (one.kind, place_of(one)) == ("reordering", SPINE)
+    assert "spine2 delays them by 2 ms more than parallel devices" in one.sentence
     assert one.packets <= len(slow)
+
+
+def test_without_the_way_back_a_slow_path_has_no_device(tmp_path):
+    run = simulate(fault=between(NEAR, FAR, delay(2 * MS)), route=sprayed)
+    taps = {tap: [s for s in seen if s.packet.src in (1, 2)] for tap, seen in run.taps.items()}
+    found = [f for f in diagnosis(write_taps(tmp_path, taps)).findings if f.kind == "reordering"]
+    assert [place_of(one) for one in found] == [(FAR, None, "leaf2", None)]
+    assert "most over leaf2-spine2" in found[0].sentence
 
 
 def test_sprayed_flows_on_equal_paths_are_a_note(tmp_path):
