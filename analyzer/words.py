@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 from .errors import UsageError
 
@@ -208,6 +209,28 @@ def duration(nanoseconds: float) -> str:
             return f"{three_digits(nanoseconds / scale)} {unit}"
     minutes, seconds = divmod(round(nanoseconds / 1e9), 60)
     return f"{minutes} min {seconds} s" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def utc(time_ns: int, digits: int = 9) -> tuple[str, str] | None:
+    """`("2026-11-21", "14:03:07.412")` for ns since the Unix epoch and three digits of a second.
+
+    digits: 1 to 9; the others are cut off. None outside the years 1 to 9999.
+    """
+    seconds, fraction = divmod(time_ns, 10**9)
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+    return moment.date().isoformat(), f"{moment:%H:%M:%S}.{fraction:09}"[: 9 + digits]
+
+
+def timestamp(time_ns: int) -> str | None:
+    """`2026-11-21T14:03:07.412345678Z` (RFC 3339); None outside the years 1 to 9999."""
+    moment = utc(time_ns)
+    return moment and f"{moment[0]}T{moment[1]}Z"
 
 
 def short(figure: str) -> str:

@@ -14,7 +14,7 @@ from ..analyzer.results.base import Event
 from ..analyzer.results.diagnosis import LOST_AGAIN, SEVERITIES, Diagnosis, Finding, Place, Severity
 from ..analyzer.track import batch as verdicts
 from ..analyzer.wire.bth import PSN_HALF, PSN_MASK
-from ..analyzer.words import printable
+from ..analyzer.words import printable, utc
 from . import human
 from .human import counted
 
@@ -29,6 +29,49 @@ def first_ns(analysis: Analysis) -> int:
     return min((time for time in times if time is not None), default=analysis.series.start_ns)
 
 
+def captured(analysis: Analysis) -> str:
+    """`captured 2026-11-21 14:03:07.412 to 14:03:09.630 UTC`, by the clocks of the captures.
+
+    Empty without a frame.
+    """
+    firsts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
+    lasts = [c.last_time_ns for c in analysis.captures if c.last_time_ns is not None]
+    if not firsts or not lasts:
+        return ""
+    return f"captured {utc_span(min(firsts), max(lasts))}"
+
+
+def utc_span(from_ns: int, until_ns: int | None, digits: int | None = None) -> str:
+    """`2026-11-21 14:03:07.412 to 14:03:09.630 UTC`; the second date only if it is another one.
+
+    until_ns: None is "the end". digits of the seconds: default as many as the span needs.
+    """
+    if digits is None:
+        length = 0 if until_ns is None else until_ns - from_ns
+        digits = 3 if length >= 10_000_000 else 6 if length >= 10_000 else 9
+    begin = utc(from_ns, digits)
+    end = None if until_ns is None else utc(until_ns, digits)
+    if begin is None or (until_ns is not None and end is None):
+        return "at times outside the years 1 to 9999"
+    if end is None:
+        return f"{' '.join(begin)} UTC to the end"
+    if begin == end:
+        return f"{' '.join(begin)} UTC"
+    return f"{' '.join(begin)} to {end[1] if begin[0] == end[0] else ' '.join(end)} UTC"
+
+
+def onset(finding: Finding, begin_ns: int) -> str:
+    """`onset 14:03:08.412 UTC`, with the date if it is not that of `begin_ns`.
+
+    Empty if the fault may be there since `begin_ns`, the first packet.
+    """
+    moment, begin = utc(finding.from_ns, 3), utc(begin_ns, 3)
+    if moment is None or finding.from_ns - finding.onset_uncertainty_ns <= begin_ns:
+        return ""
+    day = "" if begin is not None and begin[0] == moment[0] else f"{moment[0]} "
+    return f"onset {day}{moment[1]} UTC"
+
+
 def heading(diagnosis: Diagnosis) -> str:
     """`1 critical, 2 warnings, 1 note`; `no finding` without findings."""
     counts = Counter(finding.severity for finding in diagnosis.findings)
@@ -37,11 +80,12 @@ def heading(diagnosis: Diagnosis) -> str:
     return ", ".join(parts) or "no finding"
 
 
-def sentence(finding: Finding) -> str:
-    """The finding and its next step."""
+def sentence(finding: Finding, begin_ns: int | None = None) -> str:
+    """The finding and its next step; with the time of the first packet, also its onset in UTC."""
     text = printable(finding.sentence).rstrip(".")
     step = printable(finding.next_step).rstrip(".")
-    return f"{text}; next: {step}" if step else text
+    since = "" if begin_ns is None else onset(finding, begin_ns)
+    return "; ".join(filter(None, (text, since, f"next: {step}" if step else "")))
 
 
 def healthy(diagnosis: Diagnosis) -> list[str]:

@@ -169,6 +169,9 @@ def test_flow_tables_leave_warnings_to_standard_error(
     assert run("analyze", "x.pcap", "--format", "json").err == ""
 
 
+CAPTURED = b"captured 2023-11-14 22:13:20.000 to 22:13:21.000 UTC\n"
+
+
 def test_suffix_of_the_output_decides_the_format(
     engine: Engine, run: Callable[..., Done], tmp_path: Path
 ) -> None:
@@ -177,7 +180,7 @@ def test_suffix_of_the_output_decides_the_format(
         "r.csv": b"id,src,dst,",
         "r.parquet": b"PAR1",
         "r.arrow": b"ARROW1",
-        "r.txt": b"DIAGNOSIS  1 warning, 1 note",
+        "r.txt": CAPTURED,
     }
     for name, begin in magic.items():
         done = run("analyze", "x.pcap", "-o", str(tmp_path / name))
@@ -188,7 +191,8 @@ def test_suffix_of_the_output_decides_the_format(
 
 def test_brief_prints_only_the_diagnosis(engine: Engine, run: Callable[..., Done]) -> None:
     done = run("analyze", "x.pcap", "--brief")
-    assert done.out.startswith(b"DIAGNOSIS  1 warning, 1 note\n! spine2 drops 0.9 %")
+    diagnosis = b"DIAGNOSIS  1 warning, 1 note\n! spine2 drops 0.9 %"
+    assert done.out.startswith(CAPTURED + diagnosis)
     assert run("analyze", "x.pcap").out.startswith(done.out)
     assert b"FLOWS" not in done.out
 

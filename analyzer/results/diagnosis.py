@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import force_setattr
 
+from ..words import timestamp
 from .base import Record, about
 from .flow import Owner
 from .jobs import JobCost
@@ -83,6 +85,10 @@ class Finding(Record, frozen=True, kw_only=True):
     place: Place
     from_ns: Annotated[int, about("onset, ns since the Unix epoch")]
     until_ns: Annotated[int | None, about("null: ongoing at the end")]
+    from_utc: Annotated[
+        str | None, about("`from_ns` as RFC 3339; null outside the years 1 to 9999")
+    ] = None
+    until_utc: Annotated[str | None, about("`until_ns` as RFC 3339")] = None
     onset_uncertainty_ns: Annotated[int, about("the onset is at most this long before from_ns")] = 0
     flows: Annotated[list[int], about("ids of the flows that the fault hit")]
     affected: Annotated[list[Affected], about("most affected first, at most 1,000")]
@@ -112,6 +118,13 @@ class Finding(Record, frozen=True, kw_only=True):
         dict[str, str | int | float] | UnsetType,
         about("values of this kind only: bits of selective-loss, rate of rate-limit"),
     ] = UNSET
+
+    def __post_init__(self) -> None:
+        """The times of day always follow from the ns."""
+        force_setattr(self, "from_utc", timestamp(self.from_ns))
+        force_setattr(
+            self, "until_utc", None if self.until_ns is None else timestamp(self.until_ns)
+        )
 
 
 class Diagnosis(Record, frozen=True):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import UnsetType
+from msgspec.structs import replace
 
 from ...analyzer.results.analysis import Analysis
 from ...analyzer.results.compare import Comparison
-from ...analyzer.results.diagnosis import Affected, Finding
+from ...analyzer.results.diagnosis import Affected, Finding, Place
 from ...analyzer.words import printable
 from ...discovery.tracing.results import TraceResult
 from ...replay.results import AggregationResult, ReplayResult, SweepResult
@@ -135,6 +136,7 @@ def analysis_html(analysis: Analysis, top: int = 20, sort: bool = False) -> byte
     name = names[0] if len(names) == 1 else human.counted(len(names), "capture")
     page = HtmlPage(f"rocescope: {printable(name)}")
     report = Report(analysis, page, top, sort)
+    page.say(words.captured(analysis), "dim")
     _diagnosis(page, analysis)
     _jobs(page, analysis, top)
     _charts(page, analysis)
@@ -188,8 +190,9 @@ def _card(number: int, finding: Finding, begin_ns: int) -> str:
     part = human.percent(finding.share_percent / 100)
     pairs = human.counted(finding.queue_pairs, "queue pair")
     facts = (
-        ("where", words.place(finding.place)),
+        ("where", _where(finding.place)),
         ("time", f"from {since} until {until}"),
+        ("UTC", words.utc_span(finding.from_ns, finding.until_ns, 9)),
         (
             "hit",
             f"{human.count(finding.packets)} of {human.count(finding.of_packets)} packets ({part})"
@@ -208,6 +211,15 @@ def _card(number: int, finding: Finding, begin_ns: int) -> str:
         f"{escape(finding.severity)}</span> {escape(sentence)}.</p>{next_}<dl>{listed}</dl>"
         f"{_victims(finding)}</li>"
     )
+
+
+def _where(place: Place) -> str:
+    """The device or the taps first, then the host: a fault seen at a tap is not the host's own."""
+    if not place.host or place.device or not (place.from_tap or place.to_tap):
+        return words.place(place)
+    taps = words.place(replace(place, host=None, dest_qp=None))
+    host = words.place(replace(place, from_tap=None, to_tap=None, direction=None))
+    return f"{taps}; {host}"
 
 
 def _victims(finding: Finding) -> str:

@@ -110,7 +110,7 @@ STYLE: Final = (
     "@media print{@page{margin:14mm}body{font-size:10pt}.chart{min-width:0}"
     ".wide{overflow:visible}h2,h3{break-after:avoid}"
     "figure,tr,ol.findings>li{break-inside:avoid}td:not(.n),th{white-space:normal}"
-    "details{display:none}table{font-size:8pt}"
+    "details::details-content{content-visibility:visible;display:block}table{font-size:8pt}"
     "*{print-color-adjust:exact}}"
 )
 

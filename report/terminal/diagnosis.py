@@ -76,20 +76,22 @@ class Part(NamedTuple):
 
 def in_few_rows(
     diagnosis: Diagnosis,
+    begin_ns: int,
     glyphs: Glyphs,
     rows_of: Callable[[Line], int],
     heading_rows: Callable[[bool], int],
 ) -> tuple[list[Line], bool]:
-    """At most MOST_ROWS with the heading, and whether they hold everything. rows_of: rows of one
-    line. heading_rows: rows of the heading, of everything or of a part.
+    """At most MOST_ROWS with the heading, and whether they hold everything. begin_ns: time of the
+    first packet. rows_of: rows of one line. heading_rows: rows of the heading, of everything or of
+    a part.
 
     Findings come first, worst first; of what is healthy and of what is unknown at least one row is
     left.
     """
-    every = [part.line for part in _parts(diagnosis, glyphs)]
+    every = [part.line for part in _parts(diagnosis, begin_ns, glyphs)]
     if heading_rows(True) + sum(map(rows_of, every)) <= MOST_ROWS:
         return every, True
-    findings, others = _findings(diagnosis, glyphs), list(_others(diagnosis, glyphs))
+    findings, others = _findings(diagnosis, begin_ns, glyphs), list(_others(diagnosis, glyphs))
     rows = MOST_ROWS - heading_rows(False)
     most = max(1, rows - len(others))
     if len(findings) > most:
@@ -106,24 +108,24 @@ def in_few_rows(
     return shown, False
 
 
-def in_full(diagnosis: Diagnosis, glyphs: Glyphs) -> Iterator[Line]:
+def in_full(diagnosis: Diagnosis, begin_ns: int, glyphs: Glyphs) -> Iterator[Line]:
     """All findings, worst first; then what is healthy; then what the captures cannot tell."""
-    for part in _parts(diagnosis, glyphs):
+    for part in _parts(diagnosis, begin_ns, glyphs):
         if part.counts:
             yield from (Line(part.mark, clause, part.style) for clause in part.clauses)
         else:
             yield part.line
 
 
-def _parts(diagnosis: Diagnosis, glyphs: Glyphs) -> list[Part]:
-    return [*_findings(diagnosis, glyphs), *_others(diagnosis, glyphs)]
+def _parts(diagnosis: Diagnosis, begin_ns: int, glyphs: Glyphs) -> list[Part]:
+    return [*_findings(diagnosis, begin_ns, glyphs), *_others(diagnosis, glyphs)]
 
 
-def _findings(diagnosis: Diagnosis, glyphs: Glyphs) -> list[Part]:
+def _findings(diagnosis: Diagnosis, begin_ns: int, glyphs: Glyphs) -> list[Part]:
     parts = []
     for finding in diagnosis.findings:
         mark = glyphs.severities[SEVERITIES.index(finding.severity)]
-        clauses = words.sentence(finding).split(JOINED)
+        clauses = words.sentence(finding, begin_ns).split(JOINED)
         parts.append(Part(mark, STYLES[finding.severity], clauses, glyphs.ellipsis))
     return parts
 

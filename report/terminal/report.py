@@ -328,13 +328,18 @@ class Report:
         self.top = top
         self.sorted = sorted
         self.brief = brief
+        self.begin_ns = words.first_ns(analysis)
         self.glyphs, self.console = page.glyphs, page.console
         self.wide = page.console.width >= WIDE
         self.listed: set[int] = set()
         """Ids of the flows in the tables so far."""
 
     def print(self) -> None:
-        """Print the diagnosis; unless `brief`, then the limits of trust and all tables."""
+        """Print when it was captured and the diagnosis; unless `brief`, then the limits of trust
+        and all tables."""
+        captured = words.captured(self.analysis)
+        if captured and len(captured) <= self.console.width:
+            self.page.line(captured, "dim")
         complete = self._diagnosis()
         if self.brief:
             return
@@ -346,7 +351,7 @@ class Report:
             self._next()
         if not complete:
             self.page.section("Diagnosis in full")
-            for line in in_full(self.analysis.diagnosis, self.glyphs):
+            for line in in_full(self.analysis.diagnosis, self.begin_ns, self.glyphs):
                 self._paragraph(line)
 
     def tables(self) -> None:
@@ -404,6 +409,7 @@ class Report:
         """The diagnosis in a few rows; whether they hold all of it."""
         shown, complete = in_few_rows(
             self.analysis.diagnosis,
+            self.begin_ns,
             self.glyphs,
             lambda line: len(self._wrapped(line)),
             lambda complete: len(self._heading(complete).wrap(self.console, self.console.width)),

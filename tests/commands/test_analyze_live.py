@@ -293,7 +293,8 @@ def test_lines_and_report(network, tmp_path):
     cells = [re.split(r" {2,}", row.strip()) for row in rows]
     assert [sum(int(row[i].replace(",", "")) for row in cells) for i in (7, 8, 9)] == [1, 1, 0]
     assert cells[-1][6] == "1"
-    assert report.startswith("DIAGNOSIS")
+    captured, _, report = report.partition("\n")
+    assert captured.startswith("captured ") and report.startswith("DIAGNOSIS")
     assert f"\n{net.interface('left')}: 502 RoCE packets" in report
     assert "1 packet was never seen" in report
 

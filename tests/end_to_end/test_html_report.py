@@ -108,6 +108,22 @@ def test_a_report_is_printed(reports: dict[str, Path], chromium: Browser) -> Non
     assert printed.startswith(b"%PDF") and 2 <= printed.count(b"/Type /Page\n") <= 12
 
 
+def test_paper_shows_what_is_folded_on_the_screen(
+    reports: dict[str, Path], chromium: Browser
+) -> None:
+    """Numbers of charts; queue pairs and frames of findings."""
+    folded = (
+        "arguments[0]([...document.querySelectorAll('details')].map("
+        "one => one.lastElementChild.checkVisibility({contentVisibilityAuto: true})))"
+    )
+    chromium.open(reports["taps"])
+    chromium.look(1280, 900, "light")
+    screen = chromium.run(folded)
+    assert len(screen) > 3 and not any(screen)
+    chromium.paper()
+    assert all(chromium.run(folded))
+
+
 def test_the_browser_would_notice(chromium: Browser, axe: str, tmp_path: Path) -> None:
     """A page that does all that reports must not do."""
     page = tmp_path / "bad.html"

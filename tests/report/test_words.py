@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import factories_results as factories
 import msgspec
 import pytest
@@ -10,9 +12,10 @@ from hypothesis import strategies as st
 
 from rocescope.analyzer.results.analysis import CaptureLoss, Hop, TapClock
 from rocescope.analyzer.results.base import Event
-from rocescope.analyzer.results.diagnosis import Diagnosis, Place, Severity
+from rocescope.analyzer.results.diagnosis import Diagnosis, Finding, Place, Severity
 from rocescope.analyzer.results.flow import Owner
 from rocescope.analyzer.track import batch as verdicts
+from rocescope.analyzer.words import timestamp
 from rocescope.report import hops as words
 from rocescope.report import human
 from rocescope.report import notes as words_notes
@@ -214,6 +217,77 @@ def test_sentence_ends_with_the_next_step() -> None:
     text = words_notes.sentence(FOUND.findings[0])
     assert text.startswith("spine2 drops 0.9 %")
     assert text.endswith("lost 310 ms; next: check the link leaf2-spine2, or drain spine2")
+
+
+DAY = 86_400 * 10**9
+START_NS = factories.START_NS  # 2023-11-14 22:13:20 UTC
+
+
+@pytest.mark.parametrize(
+    ("from_ns", "until_ns", "text"),
+    [
+        (START_NS + 412_999_999, START_NS + 2_630_000_000,
+         "2023-11-14 22:13:20.412 to 22:13:22.630 UTC"),
+        (START_NS, START_NS + 7_200 * 10**9,
+         "2023-11-14 22:13:20.000 to 2023-11-15 00:13:20.000 UTC"),
+        (START_NS, START_NS + 3 * DAY, "2023-11-14 22:13:20.000 to 2023-11-17 22:13:20.000 UTC"),
+        (START_NS, START_NS + 20_000, "2023-11-14 22:13:20.000000 to 22:13:20.000020 UTC"),
+        (START_NS + 1, START_NS + 5, "2023-11-14 22:13:20.000000001 to 22:13:20.000000005 UTC"),
+        (START_NS, START_NS, "2023-11-14 22:13:20.000000000 UTC"),
+        (START_NS, None, "2023-11-14 22:13:20.000000000 UTC to the end"),
+        (0, 10**9, "1970-01-01 00:00:00.000 to 00:00:01.000 UTC"),
+        (-1, -1, "1969-12-31 23:59:59.999999999 UTC"),
+        (10**30, 10**30, "at times outside the years 1 to 9999"),
+        (0, 10**30, "at times outside the years 1 to 9999"),
+    ],
+)  # fmt: skip
+def test_spans_are_in_utc_with_the_digits_that_they_need(
+    from_ns: int, until_ns: int | None, text: str
+) -> None:
+    assert words_notes.utc_span(from_ns, until_ns) == text
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_every_time_of_64_bits_has_a_time_of_day_that_reads_back(time_ns: int) -> None:
+    text = timestamp(time_ns)
+    assert text is not None and len(text) == len("2026-11-21T14:03:07.412345678Z")
+    seconds = datetime.fromisoformat(f"{text[:19]}+00:00") - datetime(1970, 1, 1, tzinfo=UTC)
+    assert (seconds.days * 86_400 + seconds.seconds) * 10**9 + int(text[20:29]) == time_ns
+
+
+def test_the_time_of_capture_is_that_of_all_captures() -> None:
+    analysis = factories.analysis()
+    (capture,) = analysis.captures
+    later = msgspec.structs.replace(capture, first_time_ns=START_NS + DAY,
+                                    last_time_ns=START_NS + 2 * DAY)  # fmt: skip
+    empty = msgspec.structs.replace(capture, first_time_ns=None, last_time_ns=None)
+    both = msgspec.structs.replace(analysis, captures=[later, empty, capture])
+    assert words_notes.captured(both) == (
+        "captured 2023-11-14 22:13:20.000 to 2023-11-16 22:13:20.000 UTC"
+    )
+    assert words_notes.captured(msgspec.structs.replace(analysis, captures=[empty])) == ""
+
+
+def test_a_finding_has_its_onset_unless_it_may_be_there_from_the_beginning() -> None:
+    finding = msgspec.structs.replace(FOUND.findings[0], from_ns=START_NS + 1_500_000_000)
+    assert "; onset 22:13:21.500 UTC; next: " in words_notes.sentence(finding, START_NS)
+    next_day = msgspec.structs.replace(finding, from_ns=START_NS + DAY)
+    assert words_notes.onset(next_day, START_NS) == "onset 2023-11-15 22:13:20.000 UTC"
+    unsure = msgspec.structs.replace(finding, onset_uncertainty_ns=1_500_000_000)
+    assert words_notes.onset(unsure, START_NS) == ""
+    absurd = msgspec.structs.replace(finding, from_ns=10**30)
+    assert words_notes.onset(absurd, START_NS) == "" and absurd.from_utc is None
+
+
+def test_the_times_of_day_of_a_finding_follow_its_ns() -> None:
+    finding = msgspec.structs.replace(
+        FOUND.findings[0], from_ns=START_NS + 5, until_ns=START_NS + 9
+    )
+    assert finding.from_utc == "2023-11-14T22:13:20.000000005Z"
+    assert finding.until_utc == "2023-11-14T22:13:20.000000009Z"
+    read = msgspec.json.decode(msgspec.json.encode(finding), type=Finding)
+    assert read == finding
+    assert msgspec.structs.replace(finding, until_ns=None).until_utc is None
 
 
 def test_names_from_files_cannot_steer_the_terminal() -> None:

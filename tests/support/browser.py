@@ -68,12 +68,16 @@ class Browser:
             if message["method"] == "Network.requestWillBeSent"
         ]
 
+    def paper(self) -> None:
+        """The page as the style for print shows it, until the next `look`."""
+        self._command("Emulation.setEmulatedMedia", {"media": "print"})
+
     def look(self, width: int, height: int, scheme: str) -> None:
         """The size of the page in pixels, and `light` or `dark`."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self._command("Emulation.setDeviceMetricsOverride", metrics)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._command("Emulation.setEmulatedMedia", {"features": features})
+        self._command("Emulation.setEmulatedMedia", {"media": "", "features": features})
 
     def picture(self) -> bytes:
         """PNG of the visible part."""

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rocescope.analyzer.results.analysis import Analysis
+from rocescope.analyzer.results.diagnosis import Place
 from rocescope.discovery.discover import discover_folder
 from rocescope.discovery.tracing.trace import trace
 from rocescope.replay.aggregation.compare import aggregation_result
@@ -330,6 +331,22 @@ def test_the_diagnosis_comes_first_and_trust_last() -> None:
     places = [words.index(head) for head in order]
     assert places == sorted(places)
     assert "loss, reordering" not in words
+
+
+def test_a_finding_has_its_time_of_day_and_the_tap_before_the_host() -> None:
+    analysis = factories.analysis()
+    finding = analysis.diagnosis.findings[0]
+    place = Place(to_tap="leaf1-spine2", direction="before the tap", host="10.0.1.3", dest_qp=17)
+    seen = msgspec.structs.replace(
+        finding, place=place, from_ns=factories.START_NS + 5, until_ns=None
+    )
+    analysis = msgspec.structs.replace(
+        analysis, diagnosis=msgspec.structs.replace(analysis.diagnosis, findings=[seen])
+    )
+    words = checked(analysis_html(analysis))
+    assert words.index("captured 2023-11-14 22:13:20.000 to") < words.index("Diagnosis")
+    assert "2023-11-14 22:13:20.000000005 UTC to the end" in words
+    assert "before leaf1-spine2; 10.0.1.3 QP 0x000011" in words
 
 
 def test_what_limits_trust_is_named() -> None:

@@ -430,13 +430,19 @@ def test_no_section_without_mrc(data: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "note")
 FINDING = factories.diagnosis().findings[0]
+CAPTURED = "captured 2023-11-14 22:13:20.000 to 22:13:21.000 UTC"
 
 
 def printed_diagnosis(diagnosis: Diagnosis) -> list[str]:
+    """The lines after that of the time of capture, which is there where it fits."""
     stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
     Report(factories.analysis(diagnosis=diagnosis), page_on(stream, "never"), brief=True).print()
     stream.seek(0)
-    return stream.read().splitlines()
+    first, *lines = stream.read().splitlines()
+    if first == CAPTURED:
+        return lines
+    assert not first.startswith("captured")
+    return [first, *lines]
 
 
 def longest(findings: int, words: int = 60) -> Diagnosis:
@@ -448,8 +454,8 @@ def longest(findings: int, words: int = 60) -> Diagnosis:
 def test_every_severity_has_its_mark_and_no_mark_needs_colour() -> None:
     found = [msgspec.structs.replace(FINDING, severity=severity) for severity in SEVERITIES]
     three = Diagnosis("", found, [], [])
-    assert [line.mark for line in in_full(three, UNICODE)] == ["✗", "!", "·"]
-    assert [line.mark for line in in_full(three, ASCII)] == ["x", "!", "-"]
+    assert [line.mark for line in in_full(three, 0, UNICODE)] == ["✗", "!", "·"]
+    assert [line.mark for line in in_full(three, 0, ASCII)] == ["x", "!", "-"]
 
 
 def test_brief_fits_80_columns_and_ends_after_the_limits() -> None:
@@ -535,7 +541,8 @@ def test_the_report_ends_with_what_the_first_rows_leave_out() -> None:
     Report(factories.analysis(diagnosis=cut), page_on(stream, "never")).print()
     stream.seek(0)
     text = stream.read().splitlines()
-    assert text[0].endswith("(in full at the end)")
+    assert text[0] == CAPTURED
+    assert text[1].endswith("(in full at the end)")
     rest = text[text.index("DIAGNOSIS IN FULL") :]
     assert sum(line.startswith("! ") for line in rest) == 9
     assert sum(line.startswith("✓ ") for line in rest) == 5
