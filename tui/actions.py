@@ -124,8 +124,16 @@ ACTIONS: tuple[Action, ...] = (
         "odd_only", "l", "late only", "Show only packets that are not in order", ("packets",), True
     ),
     Action(
+        "same_psn",
+        "equals_sign",
+        "same PSN",
+        "Next packet with this PSN: at the other tap, or its retransmission",
+        ("packets",),
+        True,
+    ),
+    Action(
         "wireshark",
-        "w",
+        "W,upper_w",
         "wireshark",
         "Open the packet in Wireshark, or copy a tshark command",
         ("packets",),
@@ -228,6 +236,7 @@ def shown_key(action: Action) -> str:
         "less_than_sign": "<",
         "semicolon": ";",
         "plus": "+",
+        "equals_sign": "=",
         "underscore": "_",
         "colon": ":",
         "question_mark": "?",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from datetime import UTC, datetime
 from time import monotonic
 
 from textual.timer import Timer
@@ -214,8 +215,13 @@ class Snapshots:
         if new:
             self._host.bell()
         for finding in new[:MOST_LINES]:
+            onset = datetime.fromtimestamp(finding.from_ns // 10**9, UTC)
             self._host.notify(
-                sentence(finding), title="critical", severity="error", timeout=20, markup=False
+                sentence(finding),
+                title=f"critical, since {onset:%H:%M:%S} UTC",
+                severity="error",
+                timeout=20,
+                markup=False,
             )
 
     def show(self, snapshot: Snapshot, focus: FocusReady) -> None:

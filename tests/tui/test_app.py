@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 
 import msgspec
+import numpy as np
 import pytest
 from captures import data
 from factories import pcap_bytes, some_frames
@@ -204,10 +205,36 @@ def test_a_bucket_leads_to_its_packets():
 def test_a_packet_for_wireshark(monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
-    command = shlex.split(drive(APP_I03, ["7", "w"], look=lambda app: app.clipboard))
+    command = shlex.split(drive(APP_I03, ["7", "W"], look=lambda app: app.clipboard))
     assert command[:3] == ["tshark", "-r", str(APP_I03[0])] and command[4].startswith(
         "frame.number"
     )
+
+
+@pytest.mark.thorough
+def test_a_desktop_without_wireshark_names_the_package(monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    copied, told = drive(APP_I03, ["7", "W"], look=lambda app: (app.clipboard, toasts(app)))
+    assert copied.startswith("tshark -r ")
+    assert "Wireshark is not installed: install the package wireshark" in told
+
+
+def test_one_psn_is_followed_over_taps_and_retransmissions():
+    """From each packet to the next with its PSN, and from the last back to the first."""
+
+    def place(app):
+        row = app.screen.query_one("#packets", Grid).cursor
+        rows = np.flatnonzero(app.screen.packets.table.psn == app.screen.packets.table.psn[row])
+        return row, rows.tolist()
+
+    taps = [data(f"i01_write_loss0.5_AtoB.at{tap}") for tap in "AB"]
+    first, *others = each(taps, ["7"], *[["equals_sign"]] * 6, look=place)
+    row, rows = first
+    assert len(rows) > 1
+    for seen, same in others:
+        row = rows[(rows.index(row) + 1) % len(rows)]
+        assert (seen, same) == (row, rows)
 
 
 @pytest.mark.thorough

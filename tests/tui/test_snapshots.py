@@ -131,14 +131,25 @@ def test_no_snapshot_is_replaced_by_an_earlier_one():
     assert shown == [0, 1]
 
 
-def announcing(kind):
-    """Bells and lines after each of several diagnoses of a session of this kind."""
+def announcing(kind, titles=None):
+    """Bells and lines after each of several diagnoses of a session of this kind.
+
+    titles: a list that gets the titles of the lines.
+    """
     told, loss = [], diagnosis().findings[0]
-    dead = msgspec.structs.replace(loss, severity="critical", sentence="one is dead")
+    dead = msgspec.structs.replace(
+        loss, severity="critical", sentence="one is dead", from_ns=1795263081_999999999
+    )
     other = msgspec.structs.replace(dead, kind="stalled", sentence="two is dead")
+
+    def notify(line, title, **_):
+        told.append(line[:11])
+        if titles is not None:
+            titles.append(title)
+
     host = SimpleNamespace(
         bell=lambda: told.append("bell"),
-        notify=lambda line, **_: told.append(line[:11]),
+        notify=notify,
         request_snapshot=lambda: None,
         view=SimpleNamespace(session=None),
         key_at=0.0,
@@ -164,6 +175,12 @@ def test_each_critical_finding_of_a_live_session_rings_once():
     one, two = ["bell", "one is dead"], ["bell", "two is dead"]
     assert announcing("live") == [[], one, two, [], [], one]
     assert not any(announcing("file"))
+
+
+def test_the_line_of_a_critical_finding_has_its_time_of_day():
+    titles = []
+    announcing("live", titles)
+    assert titles and set(titles) == {"critical, since 12:11:21 UTC"}
 
 
 @pytest.mark.parametrize(

@@ -298,8 +298,10 @@ class PacketsScreen(RoceScreen):
         command = viewer(*place)
         if command[0] == "wireshark":
             self._open_viewer(command)
-        else:
-            self.host.copy(shlex.join(command))
+            return
+        self.host.copy(shlex.join(command))
+        if _on_a_desktop():
+            self.notify("Wireshark is not installed: install the package wireshark")
 
     @work(thread=True, group="viewer", exit_on_error=False)
     def _open_viewer(self, command: list[str]) -> None:
@@ -373,6 +375,20 @@ class PacketsScreen(RoceScreen):
 
     def action_previous_late(self) -> None:
         self._next_odd(-1)
+
+    def action_same_psn(self) -> None:
+        """Go to the next packet with the PSN of this one; after the last to the first."""
+        row, packets = self._row(), self.packets
+        if row is None or packets is None:
+            return
+        rows = packets.with_psn_of(row)
+        if len(rows) > 1:
+            at = int(np.searchsorted(rows, row, "right")) % len(rows)
+            self.query_one("#packets", Grid).cursor = int(rows[at])
+        elif len(rows):
+            self.notify("No other packet of this list has this PSN")
+        else:
+            self.notify("This packet counts no PSNs")
 
     def action_odd_only(self) -> None:
         if self._late is not None or self._span is not None:
@@ -467,10 +483,13 @@ def packet_cells(
 
 def viewer(path: str, frame_number: int) -> list[str]:
     """The command that shows one packet: Wireshark on a desktop, else tshark."""
-    desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if desktop and shutil.which("wireshark"):
+    if _on_a_desktop() and shutil.which("wireshark"):
         return ["wireshark", "-r", path, "-g", str(frame_number)]
     return ["tshark", "-r", path, "-Y", f"frame.number == {frame_number}", "-V"]
+
+
+def _on_a_desktop() -> bool:
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def hex_dump(frame: bytes, begin: int, end: int, per_line: int) -> Text:

@@ -24,7 +24,13 @@ from ...analyzer.pipeline.options import AnalyzeOptions
 from ...analyzer.track import batch as verdicts
 from ...analyzer.track.references import REFERENCE, References
 from ...analyzer.track.tracker import FlowTracker
-from ...analyzer.wire.bth import ACKNOWLEDGE, MARKS_RESENDS, OPCODE_CLASS
+from ...analyzer.wire.bth import (
+    ACKNOWLEDGE,
+    MARKS_RESENDS,
+    OPCODE_CLASS,
+    REQUEST,
+    RESPONSE_DATA,
+)
 from ...analyzer.wire.packets import (
     IPV6,
     LINKTYPE_ETHERNET,
@@ -319,6 +325,17 @@ class Packets:
     def is_odd(self) -> Bools:
         """Per packet: it does not have the expected PSN."""
         return ~np.isin(self.verdict, NORMAL)
+
+    def with_psn_of(self, row: int) -> Ints:
+        """Rows of the packets with the PSN of this one, itself too, int64[n], in order of time.
+
+        These are the sightings of one packet at all taps and its retransmissions, as far as
+        they are in this list. Requests, READ responses and ACKs are told apart: the PSNs of
+        answers are those of the other side. No row for packets without such a PSN, as CNPs.
+        """
+        table = self.table
+        kind = OPCODE_CLASS[table.opcode] & (REQUEST | RESPONSE_DATA | ACKNOWLEDGE)
+        return np.flatnonzero((table.psn == table.psn[row]) & (kind == kind[row]) & (kind > 0))
 
     def way(self, row: int) -> list[str]:
         """Names of the taps that saw this transmission, in order: by hop limit, then by time.

@@ -104,6 +104,7 @@ CHANGES = {
     "next_late": (grid("packets"), []),
     "previous_late": (grid("packets"), ["n"]),
     "odd_only": (own("_odd_only", "_late"), []),
+    "same_psn": (grid("packets"), []),
     "wireshark": (copied, []),
     "run": (replaying, []),
     "run_packets": (replaying, []),
@@ -142,8 +143,14 @@ CHANGES = {
     "go('aggregation')": (where, ["2"]),
 }
 """By action: what must be another afterwards, and the keys before it."""
-ELSEWHERE = {("deeper", "ranks"), ("run", "aggregation"), ("stop", "aggregation")}
-"""They need the logs or the all-reduces of a job: tests/tui/screens/."""
+ELSEWHERE = {
+    ("deeper", "ranks"),
+    ("run", "aggregation"),
+    ("stop", "aggregation"),
+    ("same_psn", "packets"),
+}
+"""They need the logs or the all-reduces of a job (tests/tui/screens/), or taps in series
+(tests/tui/test_app.py)."""
 LOADED = {"run", "run_packets", "draw_seeds", "best_seed", "worst_seed", "stop"}
 """They begin or end a replay: the next one waits for its end."""
 

@@ -128,6 +128,71 @@ def test_a_frame_is_found_among_wrong_and_equal_times(tmp_path):
     assert packets.row_of(elsewhere) == 3
 
 
+def test_packets_with_one_psn_are_those_wireshark_finds(need_tool):
+    """At both taps, lost and retransmitted packets among them."""
+    paths = [str(data(f"i01_write_loss0.5_AtoB.at{tap}")) for tap in "AB"]
+    session = Session.open(paths)
+    session.start()
+    session.wait(300)
+    snapshot = session.snapshot()
+    key = snapshot.key(int(np.argmax(snapshot.flows.data_packets)))
+    session.close()
+    packets = PacketScan(paths, key, limit=1_000_000).run()
+    expected = {}
+    for tap, path in enumerate(paths):
+        fields = "frame.number", "infiniband.bth.psn"
+        for number, psn in tshark(
+            need_tool("tshark"), path, session.wireshark_filter(key), *fields
+        ):
+            expected.setdefault(int(psn), set()).add((tap, int(number)))
+    table = packets.table
+    places = list(zip(table.tap.tolist(), table.frame_number.tolist(), strict=True))
+    psns, times = np.unique(table.psn, return_counts=True)
+    assert times.max() > 2, "no retransmission"
+    for psn in psns[(times != 2) | (psns % 50 == 0)].tolist():
+        rows = packets.with_psn_of(int(np.argmax(table.psn == psn)))
+        assert {places[row] for row in rows} == expected[psn]
+        assert (np.diff(rows) > 0).all()
+
+
+def test_one_psn_of_requests_is_not_that_of_acks(tmp_path):
+    """Queue pairs that write both ways receive requests and ACKs, each with PSNs of their own.
+
+    Here the ACKs to one side are moved to the PSNs of the requests to it.
+    """
+    opcode, psn_at = 42, slice(51, 54)  # Ethernet, IPv4 and UDP are before the BTH
+    with gzip.open(data("c16_rc_write_bidir")) as file:
+        frames = [
+            (int(time * 10**9), bytearray(frame))
+            for time, frame in dpkt.pcap.Reader(file)
+            if frame[36:38] == b"\x12\xb7"
+        ]
+    receiver = next(frame[30:34] for _, frame in frames if frame[opcode] != 0x11)
+    mine = [frame for _, frame in frames if frame[30:34] == receiver]
+    first = {
+        is_ack: next(
+            int.from_bytes(frame[psn_at]) for frame in mine if (frame[opcode] == 0x11) == is_ack
+        )
+        for is_ack in (True, False)
+    }
+    for frame in mine:
+        if frame[opcode] == 0x11:
+            moved = int.from_bytes(frame[psn_at]) + first[False] - first[True]
+            frame[psn_at] = (moved % 2**24).to_bytes(3)
+    path = write_pcap(tmp_path / "same.pcap", [Frame(time, bytes(f)) for time, f in frames])
+    src, qp = mine[0][26:30], int.from_bytes(mine[0][47:50])
+    key = FlowKey(*(".".join(map(str, address)) for address in (src, receiver)), qp)
+    table = (packets := PacketScan([str(path)], key, limit=1_000_000).run()).table
+    is_ack = table.opcode == 0x11
+    both = np.intersect1d(table.psn[is_ack], table.psn[~is_ack])
+    assert len(both) > 10
+    for psn in both.tolist():
+        for ack in (True, False):
+            same = (table.psn == psn) & (is_ack == ack)
+            found = packets.with_psn_of(int(np.argmax(same)))
+            assert found.tolist() == np.flatnonzero(same).tolist()
+
+
 def test_odd_packets_only():
     path = str(data(I03))
     every = PacketScan([path], KEY, limit=100_000).run()
