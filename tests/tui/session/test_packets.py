@@ -181,7 +181,8 @@ def test_one_psn_of_requests_is_not_that_of_acks(tmp_path):
             frame[psn_at] = (moved % 2**24).to_bytes(3)
     path = write_pcap(tmp_path / "same.pcap", [Frame(time, bytes(f)) for time, f in frames])
     src, qp = mine[0][26:30], int.from_bytes(mine[0][47:50])
-    key = FlowKey(*(".".join(map(str, address)) for address in (src, receiver)), qp)
+    texts = [".".join(map(str, address)) for address in (src, receiver)]
+    key = FlowKey(texts[0], texts[1], qp)
     table = (packets := PacketScan([str(path)], key, limit=1_000_000).run()).table
     is_ack = table.opcode == 0x11
     both = np.intersect1d(table.psn[is_ack], table.psn[~is_ack])
