@@ -11,6 +11,7 @@ from ...analyzer.results.compare import Comparison, Figures
 from ...analyzer.results.diagnosis import Finding
 from ...analyzer.results.flow import Flow
 from ...analyzer.results.jobs import JobStep, TrainingJob
+from ...analyzer.words import utc
 from ...replay.results import StrategyResult
 from .. import human, verdicts
 from ..compare import SHARES
@@ -322,7 +323,9 @@ def over_time(analysis: Analysis) -> Chart | None:
                 drawing.rect(left, base - height, max(1, right - left - 0.5), height, "two")
     for number, job in enumerate(stepped):
         _step_ticks(drawing, job, below + 8 + _STEPS * (number + 1), x)
-    _time_axis(drawing, length_ns, bottom)
+    moment = utc(begin_ns, 3)
+    since = "" if moment is None else f", {' '.join(moment)} UTC"
+    _time_axis(drawing, length_ns, bottom, since)
     words = f"Wire rate in windows of {human.duration(window_ns)}, at most {human.rate(max(rates))}"
     words += (
         f"; below it the packets of each window: {', '.join(w for w, _ in seen)}" if seen else ""
@@ -422,7 +425,7 @@ def _step_ticks(
         drawing.line(x(end), base - 10, x(end), base, "axis tick")
 
 
-def _time_axis(drawing: Drawing, length_ns: float, bottom: float) -> None:
+def _time_axis(drawing: Drawing, length_ns: float, bottom: float, since: str) -> None:
     scale = [tick for tick in ticks(length_ns, 6) if tick <= length_ns * 1.001]
     for tick in scale:
         x = _OVER_TIME_LEFT + (_OVER_TIME_RIGHT - _OVER_TIME_LEFT) * tick / length_ns
@@ -431,7 +434,7 @@ def _time_axis(drawing: Drawing, length_ns: float, bottom: float) -> None:
     drawing.text(
         (_OVER_TIME_LEFT + _OVER_TIME_RIGHT) / 2,
         bottom + 33,
-        "time since the first packet",
+        f"time since the first packet{since}",
         "soft",
         "middle",
     )

@@ -17,6 +17,7 @@ from .. import human
 from .. import notes as words
 from ..hops import clock, short_taps
 from ..jobs import heading, sources, training
+from ..overview import overview
 from ..terminal.aggregate import fill_aggregation
 from ..terminal.compare import fill_comparison
 from ..terminal.jobs import print_job
@@ -38,6 +39,7 @@ from .analysis_charts import (
     ranks_in_steps,
     taps_over_time,
 )
+from .fabric_chart import MOST_FAULTY, fabric_chart, fault_table, faulty_links
 from .page import Chart, HtmlPage, escape
 from .replay_charts import (
     completions,
@@ -148,6 +150,22 @@ def analysis_html(analysis: Analysis, top: int = 20, sort: bool = False) -> byte
     return page.document()
 
 
+def _overview(page: HtmlPage, analysis: Analysis) -> None:
+    """Where and when: the fabric as captured, and one axis of time with findings and steps."""
+    shown = overview(analysis)
+    if shown.time is None:
+        return
+    fabric = shown.fabric
+    if fabric is None:
+        page.say(f"No fabric: {shown.why}.", "dim")
+    else:
+        page.chart(fabric_chart(fabric))
+        if faulty := faulty_links(fabric):
+            page.draw(lambda table: fault_table(table, faulty[:MOST_FAULTY]))
+            page.more(len(faulty) - MOST_FAULTY, "link")
+    page.chart(over_time(analysis))
+
+
 def _diagnosis(page: HtmlPage, analysis: Analysis) -> None:
     diagnosis = analysis.diagnosis
     page.section("Diagnosis")
@@ -155,6 +173,9 @@ def _diagnosis(page: HtmlPage, analysis: Analysis) -> None:
     if not analysis.complete:
         page.warn(["The analysis was interrupted: this is a part of the captures."])
     begin = words.first_ns(analysis)
+    if diagnosis.findings:
+        page.say(f"{printable(diagnosis.summary).rstrip('.')}.")
+    _overview(page, analysis)
     if diagnosis.findings:
         cards = (
             _card(number, finding, begin)
@@ -267,7 +288,6 @@ def _jobs(page: HtmlPage, analysis: Analysis, most: int) -> None:
 def _charts(page: HtmlPage, analysis: Analysis) -> None:
     sets = sorted(analysis.imbalance, key=lambda record: -record.max_over_mean)
     charts = [
-        over_time(analysis),
         *(paths(record) for record in sets[:_SETS] if record.shares),
         extents(analysis.flows),
         hops(analysis.hops),

@@ -68,6 +68,7 @@ CHART: Final = (
     ".chart .wire.three{stroke:var(--three);stroke-dasharray:2 3}"
     ".chart .wire.four{stroke:var(--ink);stroke-dasharray:9 3 2 3}"
     ".chart .cell{stroke:var(--rule);stroke-width:.5}"
+    ".chart .none{fill:none}"
     ".chart .box{fill:var(--one);stroke:var(--ink);stroke-width:1}"
     ".chart .whisker{stroke:var(--ink);stroke-width:1.2}"
 )

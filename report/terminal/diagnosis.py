@@ -10,7 +10,8 @@ from .. import notes as words
 from ..human import UNKNOWN, Glyphs, counted
 
 MOST_ROWS = 8
-"""Rows of the diagnosis with its heading: the answer fits the smallest terminal."""
+"""Rows of the diagnosis with its heading, after the time of the captures: the answer fits the
+smallest terminal."""
 STYLES = {"critical": "bold red", "warning": "yellow", "note": ""}
 JOINED = "; "
 

@@ -102,6 +102,28 @@ def test_a_browser_shows_them(
     assert wide <= 0, "the page itself scrolls sideways"
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_fabric_and_the_time_are_at_the_top(
+    reports: dict[str, Path], chromium: Browser, width: int
+) -> None:
+    """Both pictures are wide enough to be read, and mark the lossy link."""
+    chromium.look(width, 900, "light")
+    chromium.open(reports["taps"])
+    titles = chromium.run(
+        "arguments[0]([...document.querySelectorAll('h2, svg > title')].map(e => e.textContent))"
+    )
+    assert titles[:3] == ["Diagnosis", "Fabric as captured", "Traffic over time"]
+    least = chromium.run(
+        "arguments[0](Math.min(...[...document.querySelectorAll('svg.chart')].slice(0, 2)"
+        ".map(e => e.getBoundingClientRect().width)))"
+    )
+    assert least >= 600, "text in the pictures is too small to read"
+    first = chromium.run("arguments[0](document.querySelector('main p').textContent)")
+    assert first == "captured 2026-11-21 12:36:04.357 to 12:36:08.400 UTC"
+    cells = chromium.run("arguments[0](document.querySelectorAll('svg.chart .span.cell').length)")
+    assert cells == 2
+
+
 def test_a_report_is_printed(reports: dict[str, Path], chromium: Browser) -> None:
     chromium.open(reports["taps"])
     printed = chromium.pdf()

@@ -325,7 +325,7 @@ def test_a_trace_shows_what_is_known_first(tmp_path: Path) -> None:
 
 def test_the_diagnosis_comes_first_and_trust_last() -> None:
     words = checked(analysis_html(factories.analysis()))
-    order = ["Diagnosis", "spine2 drops", "Next:", "Healthy", "Charts", "Traffic over time",
+    order = ["Diagnosis", "spine2 drops", "Traffic over time", "Next:", "Healthy", "Charts",
              "Bytes per path", "Reordering", "Loss and recovery",
              "How far the data can be trusted"]  # fmt: skip
     places = [words.index(head) for head in order]
