@@ -143,7 +143,7 @@ def test_paper_shows_what_is_folded_on_the_screen(
     screen = chromium.run(folded)
     assert len(screen) > 3 and not any(screen)
     chromium.paper()
-    assert all(chromium.run(folded))
+    until(lambda: all(chromium.run(folded)))  # the browser lays the page out on its own time
 
 
 def test_the_browser_would_notice(chromium: Browser, axe: str, tmp_path: Path) -> None:
