@@ -33,6 +33,7 @@ def replay(
     vary: Annotated[list[str] | None, Parameter(negative="")] = None,
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    offer: str | None = None,
     model: str | None = None,
     lossless: str | None = None,
     priority: Annotated[list[str] | None, Parameter(negative="")] = None,
@@ -73,10 +74,14 @@ def replay(
         Also compute loads per time window of this length, such as 10ms.
     packets
         Simulate every packet through queues; implied by strategies that decide per packet, --model,
-        --jobs, --lossless, --priority, --transport, --fail, --received, --sent and --runs.
+        --offer, --jobs, --lossless, --priority, --transport, --fail, --received, --sent and --runs.
+    offer
+        When the packets of captures are sent. captured (default): at their captured times. closed:
+        each message after what it waited for in the capture, and after the time that the host then
+        took. asap: without this time.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4,forwarding=cut-through;
-        for captures also offer=asap,qps=4,message-size=2x; see docs/replay.md.
+        for captures also qps=4,message-size=2x; see docs/replay.md.
     lossless
         Queues without drops: pfc (default without a buffer): switches with a shared buffer that
         pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or pfc:xoff=200kB,headroom=100kB;
@@ -121,6 +126,7 @@ def replay(
         jobs=tuple(jobs or ()),
         window=window or "",
         packets=packets or received is not None or sent is not None,
+        offer=offer or "",
         model=model or "",
         lossless=lossless or "",
         priority=tuple(priority or ()),

@@ -20,6 +20,11 @@ EXACT = "addresses of the fabric"
 """`HostMapping.rule` of the addresses of the fabric itself."""
 
 
+CAPTURED, ASAP, CLOSED = OFFERS = ("captured", "asap", "closed")
+"""`--offer`: captured packets at their times; as fast as the links accept them, each message after
+what it waited for; or in a closed loop, which also keeps the time between the two."""
+
+
 class HostMapping(Record, frozen=True, kw_only=True):
     """Hosts of the fabric that the addresses of a capture belong to."""
 
@@ -28,7 +33,7 @@ class HostMapping(Record, frozen=True, kw_only=True):
 
 
 class LinkEvidence(Record, frozen=True, kw_only=True):
-    """Captured queue pairs that wait for other queue pairs of their host (`offer=asap`)."""
+    """Captured queue pairs that wait for other queue pairs of their host (asap, closed)."""
 
     queue_pairs: Annotated[int, about("queue pairs that wait for others")]
     messages_tested: Annotated[int, about("messages of these queue pairs after the first arrival")]

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from rich.table import Table
 
-from ...replay.compare.request import CAPTURED
 from ...replay.results import (
+    CAPTURED,
     CollidingFlow,
     LayerLoad,
     ReplayResult,
@@ -52,7 +52,7 @@ def print_varied(page: Page, result: ReplayResult) -> None:
     if first is not None and first.model.get("offer", "").startswith(CAPTURED):
         page.say(
             "Packets are offered at their captured times, which set the completion; with "
-            "--model offer=asap each message begins when its dependencies are complete.",
+            "--offer closed each message begins after what it waited for.",
             "dim",
         )
 
