@@ -47,6 +47,7 @@ def replay(
     logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
     to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
     top: int = 5,
+    brief: Annotated[bool, Parameter(show_default=False)] = False,
 ) -> int:
     """Replay captured or generated traffic on a fabric with several strategies.
 
@@ -110,8 +111,11 @@ def replay(
         transmission of every data packet, and one ACK per message. Needs --pattern or --jobs.
     top
         Number of worst links and flows in the report; JSON has at least 5 links and 10 flows.
+    brief
+        Only the decision: what another strategy saves, and the cheapest that brings most of it.
     """
-    to.chosen()
+    if (to.chosen() != "table" or vary) and brief:
+        raise UsageError("--brief is for the report of one case, without --vary")
     if top < 1:
         raise UsageError("--top must be 1 or more")
 
@@ -144,7 +148,7 @@ def replay(
 
         with steps_shown(to.progress) as tell:
             result, complete = replay_varied(request, vary, tell)
-        _report(result, to, top)
+        _report(result, to, top, brief)
         return 0 if complete else 130
     prepared = PreparedReplay(request)
     if sent is not None and files:
@@ -163,14 +167,14 @@ def replay(
                 if received is None and sent is None
                 else partial(_write, received, sent, prepared),
             )
-        _report(prepared.beside_captured(result, listed), to, top)
+        _report(prepared.beside_captured(result, listed), to, top, brief)
         return 0 if complete else 130
     strategies = prepared.parsed()
     with reading_shown(to.progress, source) as read:
         prepared.read(read)
     with steps_shown(to.progress) as tell:
         result = prepared.place(strategies, tell, listed)
-    _report(prepared.beside_captured(result, listed), to, top)
+    _report(prepared.beside_captured(result, listed), to, top, brief)
     return 0
 
 
@@ -204,12 +208,16 @@ def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: En
         write_pcap(out, load.pairs, prepared.fabric.addresses, KEPT_BYTES, None, [packets])
 
 
-def _report(result: ReplayResult, to: ReportOutput, top: int) -> None:
-    from ..report.terminal.replay import fill_replay
+def _report(result: ReplayResult, to: ReportOutput, top: int, brief: bool) -> None:
+    from ..report.terminal.replay import fill_brief, fill_replay
 
     def html() -> bytes:
         from ..report.html.documents import replay_html
 
         return replay_html(result, top)
 
-    to.write_replay(result, lambda page: fill_replay(page, result, top), html)
+    to.write_replay(
+        result,
+        lambda page: fill_brief(page, result) if brief else fill_replay(page, result, top),
+        html,
+    )

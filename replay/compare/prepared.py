@@ -20,6 +20,7 @@ from ..results import ASAP, CAPTURED, OFFERS, LinkEvidence, ReplayResult, Strate
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
 from ..traffic.traffic import SentMessages, Traffic
+from .decision import decided
 from .request import JOBS, ReplayRequest
 from .summaries import SHORT, Listed, mapped
 
@@ -245,13 +246,18 @@ class PreparedReplay:
         return as_captured(self.read(), self.fabric, listed)
 
     def beside_captured(self, result: ReplayResult, listed: Listed = SHORT) -> ReplayResult:
-        """A result with the loads as captured before its strategies, where they are known."""
-        captured = self.as_captured(listed) if result.strategies else None
-        if captured is not None:
-            return msgspec.structs.replace(result, strategies=[captured, *result.strategies])
-        if not self.request.captures or not result.strategies:
-            return result
-        return msgspec.structs.replace(result, warnings=[NOT_CAPTURED, *result.warnings])
+        """A result with the loads as captured before its strategies, where they are known, and
+        with its decision."""
+        if result.strategies and self.request.captures:
+            captured, changed = self.as_captured(listed), msgspec.structs.replace
+            if captured is not None:
+                result = changed(result, strategies=[captured, *result.strategies])
+            else:
+                result = changed(result, warnings=[NOT_CAPTURED, *result.warnings])
+            read = self.read()
+            took = int(read.last_ns.max() - read.first_ns.min())
+            result = changed(result, traffic=changed(result.traffic, captured_ns=took))
+        return msgspec.structs.replace(result, decision=decided(result))
 
     def by_packets(
         self,
