@@ -79,7 +79,7 @@ def replay(
     offer
         When the packets of captures are sent. captured (default): at their captured times. closed:
         each message after what it waited for in the capture, and after the time that the host then
-        took. asap: without this time.
+        took. asap: without this time, unless it follows messages of other queue pairs.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4,forwarding=cut-through;
         for captures also qps=4,message-size=2x; see docs/replay.md.

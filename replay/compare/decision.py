@@ -50,8 +50,8 @@ _OFFERS = {
     "can delay but not speed them up; --offer closed lets messages follow what they waited for.",
     CLOSED: "Replayed in a closed loop (--offer closed): messages follow what they waited for, "
     "computing gaps are kept.",
-    ASAP: "Replayed as fast as possible (--offer asap): messages follow what they waited for, "
-    "without computing gaps.",
+    ASAP: "Replayed as fast as possible (--offer asap): messages follow at once what they waited "
+    "for.",
 }
 
 

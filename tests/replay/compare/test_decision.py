@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -157,3 +158,24 @@ def test_the_decision_of_a_sweep(
     assert words in text and text.endswith("ideal random hashing gives 41.0 %.")
     told = "12 seeds are better than the seed in use, 34.5 % are worse" in text
     assert told == (in_use is not None and low < high)
+
+
+def test_a_captured_job_in_a_closed_loop_saves_what_the_job_saves(tmp_path: Path) -> None:
+    """A ring with 100 us of computing per iteration, whose queue pairs collide under ECMP."""
+    names = ("ecmp", "host-spray", "adaptive")
+    jobs = "collective=ring,workers=8,size=1MB,compute=100us,iterations=4,place=spread"
+    pcap, words = tmp_path / "job.pcap", ["--fabric", FABRIC]
+    assert cli.run(["replay", "--jobs", jobs, *words, "-s", "ecmp", "--sent", str(pcap)]) == 0
+    job = ReplayRequest(FABRIC, names, jobs=(jobs,))
+    truth, _ = PreparedReplay(job).by_packets(names)
+    times = {row.name: row.completion_time_ns or 0 for row in truth.strategies}
+    assert times["adaptive"] < 0.7 * times["ecmp"]
+    prepared = PreparedReplay(ReplayRequest(FABRIC, names, (str(pcap),), offer="closed"))
+    closed, _ = prepared.by_packets(names)
+    found = prepared.beside_captured(closed)
+    took, decision = found.traffic.captured_ns, found.decision
+    assert took is not None and decision is not None and decision.saved_ns is not None
+    assert decision.baseline == "ecmp" and decision.best in ("host-spray", "adaptive")
+    assert decision.baseline_ns == pytest.approx(took, rel=0.05)
+    assert decision.saved_ns == pytest.approx(times["ecmp"] - times["adaptive"], rel=0.05)
+    assert decision.cheapest == "host-spray"

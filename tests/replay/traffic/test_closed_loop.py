@@ -260,3 +260,21 @@ def test_closed_keeps_the_time_between_a_message_and_what_it_waited_for() -> Non
     assert done["asap"] == 2 * message
     assert done["closed"] == done["asap"] + 400_000_000
     assert done["captured"] > 590_000_000 > done["closed"]
+
+
+def test_closed_keeps_the_time_of_each_answer_of_a_real_ping_pong() -> None:
+    """ib_write_lat: every message waits for the last one of the other side."""
+    fabric, model = parse_fabric(FABRIC.format("1ns")), Model(pfc=None)
+    name = str(DATA / "n05_rc_write_lat_timeouts.atB.pcap.gz")
+    traffic = traffic_from_capture([name], fabric, "order", messages=True, links=True)
+    sent = traffic.messages
+    assert sent is not None and len(sent.flow) == 4000 and (sent.packets == 1).all()
+    waits = sent.after >= 0
+    between = (sent.begun_ns[waits] - sent.ended_ns[sent.after[waits]]).tolist()
+    assert sent.idle_ns[waits].tolist() == [max(0, gap) for gap in between]
+    workload, _ = captured(traffic, model, offer="closed")
+    result = run_packets(workload, fabric, parse_packet_strategy("ecmp"), model, 1)
+    took = int(sent.begun_ns.max() - sent.begun_ns.min()) * 1000
+    way = LINKS * (138 * PS_PER_BYTE + 2_000)  # beside the captured times
+    assert result.completion_ps is not None
+    assert took <= result.completion_ps <= took + 4001 * (way + LINKS * ACK_BYTES * PS_PER_BYTE)
