@@ -33,6 +33,7 @@ def replay(
     vary: Annotated[list[str] | None, Parameter(negative="")] = None,
     window: str | None = None,
     packets: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    offer: str | None = None,
     model: str | None = None,
     lossless: str | None = None,
     priority: Annotated[list[str] | None, Parameter(negative="")] = None,
@@ -46,6 +47,7 @@ def replay(
     logs: Annotated[JobLogs, Parameter(name="*")] = JOB_LOGS,
     to: Annotated[ReportOutput, Parameter(name="*")] = REPORT_OUTPUT,
     top: int = 5,
+    brief: Annotated[bool, Parameter(show_default=False)] = False,
 ) -> int:
     """Replay captured or generated traffic on a fabric with several strategies.
 
@@ -73,10 +75,14 @@ def replay(
         Also compute loads per time window of this length, such as 10ms.
     packets
         Simulate every packet through queues; implied by strategies that decide per packet, --model,
-        --jobs, --lossless, --priority, --transport, --fail, --received, --sent and --runs.
+        --offer, --jobs, --lossless, --priority, --transport, --fail, --received, --sent and --runs.
+    offer
+        When the packets of captures are sent. captured (default): at their captured times. closed:
+        each message after what it waited for in the capture, and after the time that the host then
+        took. asap: without this time, unless it follows messages of other queue pairs.
     model
         Packets and queues, such as buffer=800kB,ecn=80kB+320kB,ack-every=4,forwarding=cut-through;
-        for captures also offer=asap,qps=4,message-size=2x; see docs/replay.md.
+        for captures also qps=4,message-size=2x; see docs/replay.md.
     lossless
         Queues without drops: pfc (default without a buffer): switches with a shared buffer that
         pause their neighbours, such as pfc:buffer=32MB,alpha=1/8 or pfc:xoff=200kB,headroom=100kB;
@@ -105,8 +111,11 @@ def replay(
         transmission of every data packet, and one ACK per message. Needs --pattern or --jobs.
     top
         Number of worst links and flows in the report; JSON has at least 5 links and 10 flows.
+    brief
+        Only the decision: what another strategy saves, and the cheapest that brings most of it.
     """
-    to.chosen()
+    if (to.chosen() != "table" or vary) and brief:
+        raise UsageError("--brief is for the report of one case, without --vary")
     if top < 1:
         raise UsageError("--top must be 1 or more")
 
@@ -121,6 +130,7 @@ def replay(
         jobs=tuple(jobs or ()),
         window=window or "",
         packets=packets or received is not None or sent is not None,
+        offer=offer or "",
         model=model or "",
         lossless=lossless or "",
         priority=tuple(priority or ()),
@@ -138,7 +148,7 @@ def replay(
 
         with steps_shown(to.progress) as tell:
             result, complete = replay_varied(request, vary, tell)
-        _report(result, to, top)
+        _report(result, to, top, brief)
         return 0 if complete else 130
     prepared = PreparedReplay(request)
     if sent is not None and files:
@@ -157,14 +167,14 @@ def replay(
                 if received is None and sent is None
                 else partial(_write, received, sent, prepared),
             )
-        _report(prepared.beside_captured(result, listed), to, top)
+        _report(prepared.beside_captured(result, listed), to, top, brief)
         return 0 if complete else 130
     strategies = prepared.parsed()
     with reading_shown(to.progress, source) as read:
         prepared.read(read)
     with steps_shown(to.progress) as tell:
         result = prepared.place(strategies, tell, listed)
-    _report(prepared.beside_captured(result, listed), to, top)
+    _report(prepared.beside_captured(result, listed), to, top, brief)
     return 0
 
 
@@ -198,12 +208,16 @@ def _write_received(file: Path, prepared: PreparedReplay, load: Load, result: En
         write_pcap(out, load.pairs, prepared.fabric.addresses, KEPT_BYTES, None, [packets])
 
 
-def _report(result: ReplayResult, to: ReportOutput, top: int) -> None:
-    from ..report.terminal.replay import fill_replay
+def _report(result: ReplayResult, to: ReportOutput, top: int, brief: bool) -> None:
+    from ..report.terminal.replay import fill_brief, fill_replay
 
     def html() -> bytes:
         from ..report.html.documents import replay_html
 
         return replay_html(result, top)
 
-    to.write_replay(result, lambda page: fill_replay(page, result, top), html)
+    to.write_replay(
+        result,
+        lambda page: fill_brief(page, result) if brief else fill_replay(page, result, top),
+        html,
+    )

@@ -20,6 +20,11 @@ EXACT = "addresses of the fabric"
 """`HostMapping.rule` of the addresses of the fabric itself."""
 
 
+CAPTURED, ASAP, CLOSED = OFFERS = ("captured", "asap", "closed")
+"""`--offer`: captured packets at their times; as fast as the links accept them, each message after
+what it waited for; or in a closed loop, which also keeps the time between the two."""
+
+
 class HostMapping(Record, frozen=True, kw_only=True):
     """Hosts of the fabric that the addresses of a capture belong to."""
 
@@ -28,7 +33,7 @@ class HostMapping(Record, frozen=True, kw_only=True):
 
 
 class LinkEvidence(Record, frozen=True, kw_only=True):
-    """Captured queue pairs that wait for other queue pairs of their host (`offer=asap`)."""
+    """Captured queue pairs that wait for other queue pairs of their host (asap, closed)."""
 
     queue_pairs: Annotated[int, about("queue pairs that wait for others")]
     messages_tested: Annotated[int, about("messages of these queue pairs after the first arrival")]
@@ -52,6 +57,9 @@ class TrafficSummary(Record, frozen=True, kw_only=True):
     wire_bytes: int
     hosts: Annotated[int, about("hosts that send or receive")]
     window_ns: Annotated[int | None, about("length of time windows; null: no windows")]
+    captured_ns: Annotated[
+        int | None, about("from the first captured packet to the last; null: generated traffic")
+    ] = None
     mapping: Annotated[HostMapping | None, about("null: generated traffic")] = None
     linked: Annotated[
         LinkEvidence | None, about("of captures offered as fast as possible; null: not searched")
@@ -504,11 +512,31 @@ class VariedResult(msgspec.Struct, frozen=True, kw_only=True):
     strategies: list[VariedStrategy]
 
 
+class Decision(Record, frozen=True, kw_only=True):
+    """What another strategy saves, and the cheapest that brings most of it."""
+
+    lines: Annotated[list[str], about("the decision in words, at most five lines")]
+    unit: Annotated[
+        str, about("what is compared: step, completion, or busiest link: how long it is busy")
+    ]
+    baseline: Annotated[str, about("strategy that the others are compared with")]
+    baseline_ns: Annotated[float, about("its time, mean of the runs")]
+    best: Annotated[str | None, about("the fastest strategy; null: none differs from the baseline")]
+    saved_ns: Annotated[float | None, about("time that the best strategy saves")]
+    saved_percent: float | None
+    cheapest: Annotated[
+        str | None, about("strategy of least effort that saves at least half of this")
+    ]
+
+
 class ReplayResult(Record, frozen=True, kw_only=True):
     """The result of `replay`."""
 
     schema_version: str = SCHEMA_VERSION
     version: str
+    decision: Annotated[
+        Decision | None, about("null: no strategy has a time, or several cases with `--vary`")
+    ] = None
     traffic: TrafficSummary
     fabric: FabricSummary
     strategies: Annotated[list[StrategyResult], about("of the first combination with `--vary`")]
@@ -642,6 +670,7 @@ class SweepResult(Record, frozen=True, kw_only=True):
 
     schema_version: str = SCHEMA_VERSION
     version: str
+    decision: Annotated[str, about("what another seed changes, in words")]
     traffic: TrafficSummary
     fabric: FabricSummary
     hash: Annotated[str, about("hash model of the switches")]

@@ -46,7 +46,7 @@ def main() -> None:
             map="order",
             packets=True,
             lossless="infinite",
-            model=f"offer={offer}",
+            offer=offer,
         )
         found, _ = PreparedReplay(request).by_packets(request.strategies)
         results.append(found)

@@ -28,6 +28,7 @@ from ..seeds.sweep import Measure, Scores, Sweep, chance_of, sweep
 from ..seeds.tapped import directions, read_taps
 from ..strategies.base import Outcome
 from ..traffic.traffic import Seen, Traffic
+from .decision import seed_decided
 from .flows import random_sweep, result_of
 from .request import ReplayRequest
 from .summaries import SHORT, Listed, fabric_summary, mapped, traffic_summary
@@ -221,8 +222,13 @@ def sweep_result(
         )
         for i, name in enumerate(scores.names)
     ]
+    chosen = _production(in_use, production, swept, seeds.seeds)
+    by_chance = chance_of(chance.score)
     return SweepResult(
         version=VERSION,
+        decision=seed_decided(
+            swept.best[0], swept.score.distribution(), chosen, by_chance, measure
+        ),
         traffic=traffic_summary(traffic, sources),
         fabric=fabric_summary(fabric),
         hash=", ".join(sorted({settings.model for settings in hashing.settings})),
@@ -231,10 +237,10 @@ def sweep_result(
         per_switch=per_switch,
         measure=measure,
         distribution=swept.score.distribution(),
-        chance=chance_of(chance.score),
+        chance=by_chance,
         best=swept.best,
         worst=swept.worst,
-        production=_production(in_use, production, swept, seeds.seeds),
+        production=chosen,
         layers=layers,
         findings=findings(hashing.settings, walk.is_linear, layers, per_switch, seeds.seeds),
         warnings=warnings,

@@ -16,11 +16,12 @@ import numpy as np
 from ...analyzer.errors import UsageError
 from ...analyzer.words import parse_duration
 from ..fabrics.parse import parse_fabric
-from ..results import LinkEvidence, ReplayResult, StrategyResult
+from ..results import ASAP, CAPTURED, OFFERS, LinkEvidence, ReplayResult, StrategyResult
 from ..strategies.base import FlowStrategy
 from ..strategies.registry import ALL, expanded, parse_packet_strategy, parse_strategy
 from ..traffic.traffic import SentMessages, Traffic
-from .request import ASAP, CAPTURED, JOBS, ReplayRequest
+from .decision import decided
+from .request import JOBS, ReplayRequest
 from .summaries import SHORT, Listed, mapped
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ class PreparedReplay:
             self._packet_parts  # noqa: B018 - mistakes are told before captures are read
 
     @cached_property
-    def _packet_parts(self) -> tuple[Model, bool, Conditions]:
-        """(model, whether captured packets come at their times, conditions) for the engine."""
+    def _packet_parts(self) -> tuple[Model, str, Conditions]:
+        """(model, when captured packets are offered, conditions) for the engine."""
         from .packets import check_runs
         from .specs import (
             SHAPE,
@@ -87,7 +88,9 @@ class PreparedReplay:
         check_runs(request.runs)
         if not 0 <= request.seed < 1 << 48:
             raise UsageError(f"--seed must be 0 to 2^48 - 1, not {request.seed}")
-        model, as_captured = parse_model(request.model, request.offer)
+        model, offer = parse_model(request.model), request.offer or CAPTURED
+        if offer not in OFFERS:
+            raise UsageError(f"--offer {offer}: use {', '.join(OFFERS[:-1])} or {OFFERS[-1]}")
         if request.lossless:
             pfc = parse_lossless(request.lossless)
             if model.buffer_bytes is not None:
@@ -103,8 +106,8 @@ class PreparedReplay:
         conditions = parse_conditions(
             request.transport, request.fail, request.converge, self.fabric
         )
-        if not request.captures and "offer=" in request.model:
-            raise UsageError("--model: offer needs captures; patterns are sent as fast as possible")
+        if not request.captures and request.offer:
+            raise UsageError("--offer needs captures; patterns are sent as fast as possible")
         for key in () if request.captures else SHAPE:
             if f"{key}=" in request.model:
                 raise UsageError(f"--model: {key} needs captures; --pattern has its own")
@@ -115,9 +118,9 @@ class PreparedReplay:
             raise UsageError(_ONE_CLASS)
         if request.window and not request.captures:
             raise UsageError("--window with --packets needs captures")
-        if request.window and not as_captured:
-            raise UsageError("--window cannot be combined with offer=asap")
-        return model, as_captured, conditions
+        if request.window and offer != CAPTURED:
+            raise UsageError(f"--window cannot be combined with --offer {offer}")
+        return model, offer, conditions
 
     @cached_property
     def _placed_jobs(self) -> Callable[[int], list[PlacedJob]]:
@@ -168,7 +171,7 @@ class PreparedReplay:
 
     def _reads(self) -> ReplayRequest:
         """What determines the traffic of captures."""
-        request, at_times = self.request, self._packet_parts[1]
+        request, at_times = self.request, self._packet_parts[1] == CAPTURED
         return ReplayRequest(
             request.fabric,
             captures=request.captures,
@@ -206,7 +209,7 @@ class PreparedReplay:
             ethers=request.ethers,
             udp_ports=request.udp_ports,
             messages=messages,
-            links=messages and not self._packet_parts[1],  # captured times need none
+            links=messages and self._packet_parts[1] != CAPTURED,  # captured times need none
             job=Job(named(request.job_logs)) if request.job_logs else None,
             progress=progress,
         )
@@ -243,13 +246,18 @@ class PreparedReplay:
         return as_captured(self.read(), self.fabric, listed)
 
     def beside_captured(self, result: ReplayResult, listed: Listed = SHORT) -> ReplayResult:
-        """A result with the loads as captured before its strategies, where they are known."""
-        captured = self.as_captured(listed) if result.strategies else None
-        if captured is not None:
-            return msgspec.structs.replace(result, strategies=[captured, *result.strategies])
-        if not self.request.captures or not result.strategies:
-            return result
-        return msgspec.structs.replace(result, warnings=[NOT_CAPTURED, *result.warnings])
+        """A result with the loads as captured before its strategies, where they are known, and
+        with its decision."""
+        if result.strategies and self.request.captures:
+            captured, changed = self.as_captured(listed), msgspec.structs.replace
+            if captured is not None:
+                result = changed(result, strategies=[captured, *result.strategies])
+            else:
+                result = changed(result, warnings=[NOT_CAPTURED, *result.warnings])
+            read = self.read()
+            took = int(read.last_ns.max() - read.first_ns.min())
+            result = changed(result, traffic=changed(result.traffic, captured_ns=took))
+        return msgspec.structs.replace(result, decision=decided(result))
 
     def by_packets(
         self,
@@ -261,9 +269,9 @@ class PreparedReplay:
         from .packets import replay_packets
 
         request = self.request
-        model, as_captured, conditions = self._packet_parts
+        model, offer, conditions = self._packet_parts
         return replay_packets(
-            self._loads(model, as_captured),
+            self._loads(model, offer),
             self.fabric,
             [parse_packet_strategy(text) for text in expanded(strategies, packets=True)],
             model,
@@ -276,7 +284,7 @@ class PreparedReplay:
             leave_out=ALL in strategies,
         )
 
-    def _loads(self, model: Model, as_captured: bool) -> Callable[[int], Load]:
+    def _loads(self, model: Model, offer: str) -> Callable[[int], Load]:
         """The offered traffic of run r: the pattern with its seed + r, or the capture."""
         from .packets import Load
 
@@ -306,15 +314,13 @@ class PreparedReplay:
         workload, notes = captured(
             traffic,
             model,
-            as_captured=as_captured,
+            offer=offer,
             window_ns=self._window_ns,
             shape=parse_shape(request.model),
         )
-        offer = CAPTURED if as_captured else ASAP
-        if request.window:
-            offer = f"{CAPTURED}, by windows of {request.window}"
-        linked = None if as_captured else _evidence(traffic.messages)
-        return lambda _run: Load(workload, (*warnings, *notes), offered=offer, linked=linked)
+        linked = None if offer == CAPTURED else _evidence(traffic.messages)
+        told = f"{offer}, by windows of {request.window}" if request.window else offer
+        return lambda _run: Load(workload, (*warnings, *notes), offered=told, linked=linked)
 
 
 def _evidence(sent: SentMessages | None) -> LinkEvidence | None:

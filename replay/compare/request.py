@@ -16,11 +16,9 @@ INFINITE, PFC = "infinite", "pfc"
 """`--lossless`."""
 JOBS = "jobs"
 """How jobs are offered: messages and computations after what they wait for."""
-CAPTURED, ASAP = "captured", "asap"
-"""`--model offer=`: packets at their captured times, or as fast as the links accept them."""
 DEFAULT_STRATEGIES = ("ecmp", "assign")
 _WORDS = (
-    "pattern", "jobs", "model", "lossless", "priority", "transport", "fail", "converge"
+    "pattern", "jobs", "offer", "model", "lossless", "priority", "transport", "fail", "converge"
 )  # fmt: skip
 
 _SEVERAL = ("fail", "jobs", "priority")
@@ -56,8 +54,8 @@ class ReplayRequest:
     priority: tuple[str, ...] = ()
     """Classes of data, the first for all but the pattern beside jobs, which has the last."""
     transport: str = ""
-    offer: str = CAPTURED
-    """When captured packets are offered, unless the model sets it: CAPTURED or ASAP."""
+    offer: str = ""
+    """When captured packets are offered, one of OFFERS; empty: CAPTURED."""
     fail: tuple[str, ...] = ()
     converge: str = NEVER
     runs: int = 1
@@ -67,7 +65,7 @@ class ReplayRequest:
     def by_packet(self) -> bool:
         """Whether an option needs the packet engine."""
         asked = self.packets or self.model or self.transport or self.fail or self.runs != 1
-        asked = asked or self.jobs or self.lossless or self.priority
+        asked = asked or self.jobs or self.lossless or self.priority or self.offer
         return bool(asked) or any(needs_packets(text) for text in self.strategies)
 
     @property

@@ -38,7 +38,7 @@ from ..packets.model.model import Model, Workload
 from ..packets.model.queueing import MOST_CLASSES, Pfc, TrafficClass
 from ..packets.offers import ITERATED, from_queue_pairs
 from ..traffic.traffic import Traffic
-from .request import ASAP, CAPTURED, INFINITE, NEVER, PFC
+from .request import INFINITE, NEVER, PFC
 
 if TYPE_CHECKING:
     from ..packets.offers import Shape
@@ -63,7 +63,6 @@ MODEL_KEYS = (
     "ecn",
     "ecn-last-hop",
     "forwarding",
-    "offer",
     *SHAPE,
 )
 CUT_THROUGH, STORE = "cut-through", "store"
@@ -71,11 +70,9 @@ CUT_THROUGH, STORE = "cut-through", "store"
 MOST_QPS = 64
 
 
-def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
-    """(model, whether packets are offered at captured times) from `buffer=800kB,ecn=80kB+320kB`.
-
-    offer: the default for the key offer. UsageError names the key and its valid values.
-    """
+def parse_model(text: str) -> Model:
+    """The model from `buffer=800kB,ecn=80kB+320kB`. UsageError names the key and its valid
+    values."""
     options = parse_options(text, "--model")
     options.check_known(MODEL_KEYS)
     values: dict[str, Any] = {
@@ -102,9 +99,6 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
         if "ecn" not in options:
             raise UsageError("--model: ecn-last-hop needs ecn")
     values["cut_through"] = options.word("forwarding", STORE, CUT_THROUGH) == CUT_THROUGH
-    offer = options.get("offer", offer)
-    if offer not in (CAPTURED, ASAP):
-        raise UsageError(f"--model: offer={offer}: use captured (times of the capture) or asap")
     try:
         model = Model(**values)
     except UsageError as error:
@@ -122,7 +116,7 @@ def parse_model(text: str, offer: str = CAPTURED) -> tuple[Model, bool]:
             raise UsageError("--model: trim needs buffer: unlimited queues do not trim")
         if model.trim_bytes >= packet:
             raise UsageError(f"--model: trim must be less than a packet of {packet:,} B")
-    return model, offer == CAPTURED
+    return model
 
 
 def _with_keys(text: str) -> str:

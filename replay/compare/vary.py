@@ -22,7 +22,7 @@ from .specs import LOSSLESS_FIELDS, MODEL_KEYS, PATTERN_KEYS, SHAPE, TRANSPORT_F
 MOST_CASES = 64
 NONE = "none"
 """A value: the parameter is left out."""
-WHOLE = ("lossless", "fail", "converge")
+WHOLE = ("lossless", "offer", "fail", "converge")
 """Options that are varied as a whole."""
 
 

@@ -21,6 +21,7 @@ from ..generate.from_pattern import generate, keys_of
 from ..generate.patterns import Settings
 from ..generate.queue_pairs import START_NS, QueuePairs, Sending
 from ..hashing.keys import PacketKeys
+from ..results import CAPTURED, CLOSED
 from ..traffic.closed_loop import MOST_LOGGED, MOST_PACKETS_LOGGED
 from ..traffic.traffic import (
     ON_ACKED,
@@ -220,20 +221,23 @@ def captured(
     traffic: Traffic,
     model: Model,
     *,
-    as_captured: bool,
+    offer: str,
     window_ns: int | None = None,
     shape: Shape | None = None,
 ) -> tuple[Workload, list[str]]:
     """The workload of captured flows, with the entropy values of their packets, and notes on it.
 
-    as_captured: every packet is released at its time (with `window_ns` at the start of its
-    window); else as fast as possible, messages after the messages that they waited for. Times are
+    offer: CAPTURED: every packet is released at its time (with `window_ns` at the start of its
+    window). ASAP: as fast as possible, messages after the messages that they waited for. CLOSED:
+    also after the captured time that their host then took; a message that waits for nothing begins
+    at its captured time, and only the packets within a message have other times. Times are
     relative to the first packet. Packets keep their sizes. If there were too many packets, the
     packets of a message have equal sizes, are spread evenly between its first and last packet, and
     use the entropy values of their flow in turn; if there were too many messages, a unit is one
     message. shape: other sizes and queue pairs. UsageError if nothing remains.
     """
     sent, notes = traffic.messages, []
+    as_captured = offer == CAPTURED
     if sent is None:
         if shape is not None:
             raise UsageError(
@@ -257,7 +261,7 @@ def captured(
     if int(sent.packets.max()) >= MOST_PACKETS:
         raise UsageError(f"a message of {int(sent.packets.max()):,} packets is too long to replay")
     if not as_captured:
-        notes += sent.notes
+        notes += [f"{offer}: {note}" for note in sent.notes]
     if sent.times is None:
         notes.append(
             "too many packets to keep the time and size of each: those of a message are spread "
@@ -277,7 +281,7 @@ def captured(
                 f"flows with DSCP {numbers}, which no class lists, use class "
                 f"{model.classes[0].name}"
             )
-    return _workload(traffic, sent, model, as_captured, window_ns), notes
+    return _workload(traffic, sent, model, offer, window_ns), notes
 
 
 class _Streams(NamedTuple):
@@ -291,14 +295,18 @@ class _Streams(NamedTuple):
 
 
 def _workload(
-    traffic: Traffic, sent: SentMessages, model: Model, as_captured: bool, window_ns: int | None
+    traffic: Traffic, sent: SentMessages, model: Model, offer: str, window_ns: int | None
 ) -> Workload:
+    as_captured = offer == CAPTURED
     size = _sizes(sent)
     streams = _streams(traffic, sent)
     main = streams.rows[: int(streams.of_message[-1]) + 1]
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sent.packets)])
     none = np.zeros(0, np.int64)
     due = _due_ps(sent, window_ns) if as_captured else none
+    release = due[start[:-1]] if as_captured else None
+    if offer == CLOSED:
+        release = _closed_ps(sent)
     workload = workload_of(
         traffic.src_host[main],
         traffic.dst_host[main],
@@ -306,7 +314,7 @@ def _workload(
         _offered(traffic, streams, size, sent.packets, model),
         model,
         flow=streams.of_message,
-        release_ps=due[start[:-1]] if as_captured else None,
+        release_ps=release,
         after=None if as_captured else sent.after,
         on=None if as_captured else sent.on,
     )
@@ -320,6 +328,17 @@ def _workload(
         unit=streams.row_of_packet,
         waits=NO_WAITS if as_captured else _linked(traffic, sent, main[streams.of_message]),
     )
+
+
+def _closed_ps(sent: SentMessages) -> Ints:
+    """int64[messages]: release after what the message waits for, else from the first message on."""
+    waits = sent.after >= 0
+    waits[sent.besides.message] = True
+    idle = sent.idle_ns if len(sent.idle_ns) else np.zeros(len(sent.flow), np.int64)
+    release = np.where(waits, idle, sent.begun_ns - sent.begun_ns.min())
+    release[sent.links.message] = 0  # the time in between is that of the link
+    closed: Ints = release * PS
+    return closed
 
 
 def _linked(traffic: Traffic, sent: SentMessages, row: Ints) -> Waits:
@@ -352,7 +371,7 @@ def _units_as_messages(traffic: Traffic) -> tuple[Traffic, SentMessages, int]:
         ended_ns=units.last_ns,
         after=np.full(n, -1, np.int32),
         on=np.zeros(n, np.uint8),
-        notes=("asap: too many messages: each entropy value of a flow is offered as one message",),
+        notes=("too many messages: each entropy value of a flow is offered as one message",),
     )
     return units, sent, len(traffic) - n
 
@@ -523,6 +542,7 @@ def reshaped(
         times=times,
         links=links,
         besides=besides,
+        idle_ns=sent.idle_ns[of] if len(sent.idle_ns) else sent.idle_ns,
     )
     return _more_queue_pairs(traffic, k), changed, _note(sent, changed, shape)
 
@@ -609,7 +629,7 @@ def _waits(sent: SentMessages, count: Ints, place: Int32s) -> tuple[Links, Besid
     if int(edges.sum()) + int(linked.sum()) > MOST_EDGES:
         raise UsageError(
             f"--model: qps: more than {MOST_EDGES:,} dependencies between messages: use fewer, or "
-            "offer=captured"
+            "--offer captured"
         )
     first = np.cumsum(count) - count
     node, after = all_with_all(waiting, sent.after[waiting], count, first)

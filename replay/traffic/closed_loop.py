@@ -252,10 +252,12 @@ def sent_messages(
     records = records[order]
     counts = _Told()
     after, on = _waits(records, statistics, peer, counts)
-    links, evidence = NO_LINKS, Told()
+    links, evidence, idle_ns = NO_LINKS, Told(), np.zeros(0, np.int64)
     if ends is not None:
-        links, evidence = _links(records, peer, ends)
+        acked = _acked(records, peer, ends)
+        links, evidence = _links(records, acked, peer, ends)
         after[links.message] = -1  # a window is then what the arrivals left of it
+        idle_ns = _idle_ns(records, after, on, acked)
     return SentMessages(
         flow=records["flow"].copy(),
         responses=records["kind"] == RESPONSES,
@@ -271,17 +273,37 @@ def sent_messages(
         left_out=_left_out(log),
         links=links,
         evidence=evidence,
+        idle_ns=idle_ns,
     )
 
 
-def _links(records: Records, peer: Int32s, ends: Ends) -> tuple[Links, Told]:
+def _acked(records: Records, peer: Int32s, ends: Ends) -> Ints:
+    """int64[messages]: first ACK of each SEND and WRITE; -1: not seen, or another kind."""
+    acked = np.full(len(records), -1, np.int64)
+    rows = np.flatnonzero(records["kind"] == REQUESTS)
+    requests = records[rows]
+    acked[rows] = ends.acks.of(requests["flow"].astype(np.int32), requests["last_psn"], peer)
+    return acked
+
+
+def _idle_ns(records: Records, after: Int32s, on: Bytes, acked: Ints) -> Ints:
+    """`SentMessages.idle_ns`; 0 without a predecessor. A message whose ACK was not seen ends with
+    its last packet."""
+    ended = records["ended_ns"].astype(np.int64)
+    complete = np.where((on == ON_ACKED) & (acked[after] >= 0), acked[after], ended[after])
+    stream = records["flow"].astype(np.int64) * 2 + (records["kind"] == RESPONSES)
+    follows = np.append(False, stream[1:] == stream[:-1])
+    free = np.maximum(complete, np.where(follows, np.roll(ended, 1), 0))
+    return np.where(after >= 0, np.maximum(0, records["begun_ns"] - free), 0).astype(np.int64)
+
+
+def _links(records: Records, acked: Ints, peer: Int32s, ends: Ends) -> tuple[Links, Told]:
     """Links between SENDs and WRITEs."""
     rows = np.flatnonzero(records["kind"] == REQUESTS)
     requests = records[rows]
     flow = requests["flow"].astype(np.int32)
-    acked = ends.acks.of(flow, requests["last_psn"], peer)
     links, evidence = linked(
-        flow, requests["begun_ns"], requests["ended_ns"], acked, ends.src, ends.dst, peer
+        flow, requests["begun_ns"], requests["ended_ns"], acked[rows], ends.src, ends.dst, peer
     )
     row: Int32s = rows.astype(np.int32)
     return Links(row[links.message], row[links.after], links.gap_ns), evidence
@@ -291,13 +313,13 @@ def _link_notes(evidence: Told) -> tuple[str, ...]:
     notes = []
     if evidence.flows:
         notes.append(
-            f"asap: {evidence.flows:,} queue pairs wait for other queue pairs of their host: "
+            f"{evidence.flows:,} queue pairs wait for other queue pairs of their host: "
             f"{evidence.fixed:,} of {evidence.of:,} messages leave a fixed time after a message "
             "arrives"
         )
     if evidence.not_compared:
         notes.append(
-            f"asap: {evidence.not_compared:,} pairs of queue pairs were not compared: whether "
+            f"{evidence.not_compared:,} pairs of queue pairs were not compared: whether "
             f"one waits for the other is unknown; each is compared with {MOST_SOURCES} that end at "
             "its host"
         )
@@ -480,12 +502,10 @@ def _notes(messages: int, counts: _Told) -> tuple[str, ...]:
                 size = "1 message" if most == 1 else f"{most:,} messages"
             parts.append(f"flows with a window of {size}: {len(counts.windows):,}")
         if parts:
-            notes.append(
-                f"asap: {messages:,} messages wait for others as captured; {', '.join(parts)}"
-            )
+            notes.append(f"{messages:,} messages wait for others as captured; {', '.join(parts)}")
     if counts.unknown:
         notes.append(
-            f"asap: {counts.unknown:,} flows are offered at once: "
+            f"{counts.unknown:,} flows wait for nothing: "
             "the capture has no answers (or READ requests) that show their window"
         )
     return tuple(notes)

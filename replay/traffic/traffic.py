@@ -453,6 +453,9 @@ class SentMessages(NamedTuple):
     besides: Besides = NONE_BESIDES
     evidence: Told = Told()
     """Of `links`."""
+    idle_ns: Ints = np.zeros(0, np.int64)
+    """int64[messages]: from the end of what a message waits for, or of the message before it if
+    that ends later, to its first packet; empty if it was not searched."""
 
 
 @dataclass(frozen=True)
@@ -568,6 +571,8 @@ def _of_units(messages: SentMessages, rows: Array, flow: Int32s) -> SentMessages
     both = kept[links.message] & kept[links.after]
     links = Links(place[links.message[both]], place[links.after[both]], links.gap_ns[both])
     after = place[messages.after[kept]]
+    if len(messages.idle_ns):
+        taken["idle_ns"] = messages.idle_ns[kept]
     return messages._replace(after=after, times=times, links=links, **taken)
 
 

@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from rich.table import Table
 
-from ...replay.compare.request import CAPTURED
 from ...replay.results import (
+    CAPTURED,
     CollidingFlow,
+    Decision,
     LayerLoad,
     ReplayResult,
     StrategyResult,
@@ -52,7 +53,7 @@ def print_varied(page: Page, result: ReplayResult) -> None:
     if first is not None and first.model.get("offer", "").startswith(CAPTURED):
         page.say(
             "Packets are offered at their captured times, which set the completion; with "
-            "--model offer=asap each message begins when its dependencies are complete.",
+            "--offer closed each message begins after what it waited for.",
             "dim",
         )
 
@@ -184,6 +185,7 @@ def fill_replay(
 ) -> None:
     """The comparison, then the `top` worst links and flows of each strategy; charts: called between
     them."""
+    print_decision(page, result.decision)
     print_head(page, result.traffic, result.fabric, result.warnings)
     if result.varied:
         print_varied(page, result)
@@ -201,6 +203,23 @@ def fill_replay(
             print_flow_strategy(page, strategy, top)
         else:
             print_strategy(page, strategy, top)
+
+
+def print_decision(page: Page, decision: Decision | None) -> None:
+    """What another strategy saves, before everything else."""
+    if decision is None:
+        return
+    page.line("DECISION", "bold")
+    for line in decision.lines:
+        page.say(line)
+    page.gap()
+
+
+def fill_brief(page: Page, result: ReplayResult) -> None:
+    """The decision alone; what it leaves open in its place, if there is none."""
+    if result.decision is None:
+        page.say("No decision: no strategy has a time to compare.")
+    print_decision(page, result.decision)
 
 
 def print_comparison(page: Page, result: ReplayResult) -> None:

@@ -196,6 +196,8 @@ _OFFERS = {
     "pattern": "Offered load: as fast as possible.",
     "jobs": "Offered load: jobs; a message or computation begins when its dependencies are done.",
     "asap": "Offered load: as fast as possible; messages keep the dependencies of the capture.",
+    "closed": "Offered load: a closed loop; messages keep the dependencies and computing gaps of "
+    "the capture.",
 }
 
 

@@ -30,6 +30,9 @@ _ROWS = 16
 
 def fill_sweep(page: Page, result: SweepResult, charts: Callable[[], object] = bool) -> None:
     """A sweep; charts: called below the verdict."""
+    page.line("DECISION", "bold")
+    page.say(result.decision)
+    page.gap()
     print_head(page, result.traffic, result.fabric, result.warnings)
     first, end, seeds = result.seeds
     page.say(

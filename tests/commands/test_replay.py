@@ -282,7 +282,7 @@ def test_every_strategy_on_a_captured_run(capsys: pytest.CaptureFixture[str], da
     files = [str(f) for f in sorted((data / "leafspine" / "r01_clean_write").glob("H*.pcap.xz"))]
     fabric = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=2,oversubscription=1"]
     words = ["replay", *files, *fabric, "--map", "order", "--packets", "-s", "all"]
-    found = result(capsys, *words, "--model", "offer=asap")
+    found = result(capsys, *words, "--offer", "asap")
     names = [one["name"] for one in found["strategies"]]  # type: ignore[attr-defined]
     assert names == [name for name in (*STRATEGIES, *PACKET_STRATEGIES) if name != "mrc"]
     assert "left out: mrc needs a fabric with planes" in found["warnings"][-1]  # type: ignore[index]
@@ -304,7 +304,7 @@ def test_every_strategy_on_a_captured_run(capsys: pytest.CaptureFixture[str], da
         (["--model", "trim=64"], "trim needs buffer"),
         (["--model", "trim=8kB,buffer=80kB"], "trim must be less than a packet"),
         (["--model", "buffer=1kB"], "buffer of 1,000 B is smaller than a packet"),
-        (["--model", "offer=asap"], "offer needs captures"),
+        (["--offer", "asap"], "offer needs captures"),
         (["--runs", "0"], "--runs must be 1 to"),
     ],
 )

@@ -25,11 +25,18 @@ from ...replay.aggregation.request import AggregationRequest, PreparedAggregatio
 from ...replay.compare.captured import sweep_result
 from ...replay.compare.packets import COMPILING
 from ...replay.compare.prepared import PreparedReplay
-from ...replay.compare.request import ASAP, ReplayRequest, once, sorted_out
+from ...replay.compare.request import ReplayRequest, once, sorted_out
 from ...replay.compare.request import with_words as with_words_replays
 from ...replay.compare.summaries import mapped
 from ...replay.hashing.seeded import SeedRange
-from ...replay.results import AS_CAPTURED, AggregationResult, LinkLoad, StrategyResult, SweepResult
+from ...replay.results import (
+    AS_CAPTURED,
+    ASAP,
+    AggregationResult,
+    LinkLoad,
+    StrategyResult,
+    SweepResult,
+)
 from ...replay.strategies.registry import PACKET_STRATEGIES, STRATEGIES, parse_strategy
 from .placed import MOST_POINTS, Followed, Noted, Placed, Point, Traced, traceable, traced
 from .snapshot import TRACED
@@ -175,7 +182,6 @@ class Replays(Background[ReplayView]):
         self.production: int | None = None
         """The seed of the switches; None: the seeds of the fabric."""
         reading = options or AnalyzeOptions()
-        # Messages are offered at the rate of the links, so that completion times are comparable.
         self.request = ReplayRequest(
             "",
             (),
@@ -186,7 +192,6 @@ class Replays(Background[ReplayView]):
             filter=reading.filter,
             concat=reading.concat,
             udp_ports=tuple(reading.udp_ports),
-            offer=ASAP,
         )
         self._prepared: PreparedReplay | None = None
         self._searching = False
@@ -215,6 +220,8 @@ class Replays(Background[ReplayView]):
         asked = request
         if request.generated:  # patterns and jobs use the hosts of the fabric
             asked = replace(request, captures=(), map="exact", filter=None, concat=False)
+        elif not request.offer:  # the rate of the links, so that completion times are comparable
+            asked = replace(request, offer=ASAP)
         self._prepared = PreparedReplay(asked)
         self.request = request
         self.stop()

@@ -186,7 +186,7 @@ def test_command(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for wrong, told in (
         (["--model", "buffer=1B"], "is smaller than a packet"),
         (["--model", "bufer=1kB"], "It has mtu"),
-        (["--model", "offer=later"], "captured"),
+        (["--offer", "later"], "captured"),
         (["--runs", "0"], "--runs"),
         (["--window", "1ms"], "--window"),
     ):
@@ -308,10 +308,10 @@ def test_switches_pause_unless_told_otherwise() -> None:
     """The command, the terminal UI and Python have the same default: PFC, except where queues
     drop."""
     assert _replayed("") == _replayed("pfc")
-    assert Model() == Model(pfc=Pfc()) == parse_model("")[0]
+    assert Model() == Model(pfc=Pfc()) == parse_model("")
     for buffer in (None, 100_000):
         option = "" if buffer is None else "buffer=100kB"
-        assert Model(buffer_bytes=buffer) == parse_model(option)[0]
+        assert Model(buffer_bytes=buffer) == parse_model(option)
     assert Model(buffer_bytes=100_000).pfc is None
     assert Model(buffer_bytes=100_000).host_jitter == 0.01 and Model().host_jitter == 0
 

@@ -52,7 +52,7 @@ PATTERN = ReplayRequest(FABRIC, pattern="permutation:message-size=64KiB")
         ({"window": "soon"}, "--window"),
         ({"window": "1ms", "packets": True}, "--window with --packets needs captures"),
         ({"model": "buffers=1"}, "--model has no 'buffers'"),
-        ({"model": "offer=asap"}, "offer needs captures"),
+        ({"offer": "asap"}, "offer needs captures"),
         ({"model": "qps=4"}, "--model: qps needs captures; --pattern has its own"),
         ({"transport": "rto=1h"}, "rto must be"),
         ({"fail": ("leaf9@1us",)}, "--fail leaf9@1us"),
@@ -172,7 +172,7 @@ def test_the_evidence_of_links_is_in_the_result(tmp_path: Path) -> None:
     asked = ["replay", job, "--fabric", fabric, "-s", "ecmp", "--lossless", "infinite"]
     assert cli([*asked, "--sent", str(pcap), "-o", str(tmp_path / "job.json")]) == 0
     request = ReplayRequest(
-        fabric, ("ecmp",), (str(pcap),), map="order", packets=True, model="offer=asap"
+        fabric, ("ecmp",), (str(pcap),), map="order", packets=True, offer="asap"
     )
     result, _ = PreparedReplay(request).by_packets(request.strategies)
     told = result.traffic.linked
@@ -181,7 +181,7 @@ def test_the_evidence_of_links_is_in_the_result(tmp_path: Path) -> None:
     assert told.fixed_percent == 100 * told.messages_fixed / told.messages_tested >= 80
     assert told.median_gap_ns is not None and 0 <= told.median_gap_ns < 1000
     jsonschema.validate(json.loads(encode_json(result)), json_schema("replay"))
-    timed, _ = PreparedReplay(replace(request, model="")).by_packets(request.strategies)
+    timed, _ = PreparedReplay(replace(request, offer="")).by_packets(request.strategies)
     assert timed.traffic.linked is None  # not looked for
 
 

@@ -122,7 +122,7 @@ def test_captures_are_read_once_per_fabric(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_captured_messages_are_varied() -> None:
     fabric = "leaf-spine:leaves=2,spines=4,hosts=2,delay=500ns"
-    request = ReplayRequest(fabric, ("ecmp",), captures=TAPS[:1], map="order", model="offer=asap")
+    request = ReplayRequest(fabric, ("ecmp",), captures=TAPS[:1], map="order", offer="asap")
     result, _ = replay_varied(request, ["qps=1,2", "mtu=none,256"])
     took = [one.strategies[0].completion_ns for one in result.varied]
     assert len(took) == 4 and None not in took

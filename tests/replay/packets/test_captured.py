@@ -133,7 +133,7 @@ def test_a_real_fabric_as_captured() -> None:
     its host when the capture of that host's link has it, but for what the routers took."""
     traffic = traffic_from_capture(HOSTS, CLOS, "order", messages=True)
     model = Model(ack_bytes=62, ack_every=64, pfc=None)  # Soft-RoCE: an ACK per 64 packets
-    workload, notes = captured(traffic, model, as_captured=True)
+    workload, notes = captured(traffic, model, offer="captured")
     assert notes == [
         "480 ACKs, NAKs, CNPs and probes are omitted: the packet engine generates them"
     ]
@@ -219,7 +219,7 @@ def test_entropy_values_of_packets_are_kept(tmp_path: Path, as_captured: bool) -
     assert cli([*words.split(), "-o", str(pcap)]) == 0
     traffic = traffic_from_capture([str(pcap)], CLOS, "order", messages=True)
     model = Model(pfc=None)
-    workload, _ = captured(traffic, model, as_captured=as_captured)
+    workload, _ = captured(traffic, model, offer="captured" if as_captured else "asap")
     assert len(workload.src) == 8 and workload.units == 64
     assert (workload.packets == 8).all() and len(workload.packets) == 8 * 12
     outcome = parse_strategy("ecmp").place(workload.traffic, CLOS)
@@ -241,7 +241,7 @@ def test_queue_pairs_of_mrc_have_windows(tmp_path: Path) -> None:
     assert cli(["generate", "mrc", "-o", str(pcap)]) == 0
     planes = parse_fabric("multi-plane:planes=4,leaves=2,spines=4,hosts=2,rate=100G")
     traffic = traffic_from_capture([str(pcap)], planes, "order", messages=True)
-    workload, notes = captured(traffic, Model(pfc=None), as_captured=False)
+    workload, notes = captured(traffic, Model(pfc=None), offer="asap")
     assert "flows with a window of 2 messages: 2" in " ".join(notes)
     assert workload.packets.tolist() == [256] * 8 and workload.units > 64
     assert workload.after.tolist() == [-1, -1, 0, 1, -1, -1, 4, 5]
@@ -250,7 +250,7 @@ def test_queue_pairs_of_mrc_have_windows(tmp_path: Path) -> None:
 def test_windows_and_what_is_known_less_well() -> None:
     traffic = replay_traffic.random_traffic(CLOS, 6)
     traffic = replace(traffic, last_ns=traffic.first_ns + 9_000)
-    timed, _ = captured(traffic, Model(pfc=None), as_captured=True)
+    timed, _ = captured(traffic, Model(pfc=None), offer="captured")
     assert timed.message_bytes().tolist() == sorted_wire(traffic)
     inside = traffic.src_host != traffic.dst_host
     first = traffic.first_ns[inside] - traffic.first_ns[inside].min()
@@ -259,14 +259,14 @@ def test_windows_and_what_is_known_less_well() -> None:
         n = len(rows)
         even = [begun + 9_000 * i // max(1, n - 1) for i in range(n)]
         assert rows.tolist() == [PS * ns for ns in even]
-    asap, _ = captured(traffic, Model(pfc=None), as_captured=False)
+    asap, _ = captured(traffic, Model(pfc=None), offer="asap")
     assert not len(asap.due_ps) and not asap.release_ps.any()
-    coarse, _ = captured(traffic, Model(pfc=None), as_captured=True, window_ns=4_000)
+    coarse, _ = captured(traffic, Model(pfc=None), offer="captured", window_ns=4_000)
     steps = (coarse.due_ps + int(traffic.first_ns.min()) * PS) % (4_000 * PS)
     assert ((steps == 0) | (coarse.due_ps == 0)).all() and (coarse.due_ps <= timed.due_ps).all()
     with pytest.raises(UsageError, match="no data packets"):
         captured(
-            replace(traffic, wire_bytes=traffic.packets * 62), Model(pfc=None), as_captured=True
+            replace(traffic, wire_bytes=traffic.packets * 62), Model(pfc=None), offer="captured"
         )
 
 
@@ -421,8 +421,10 @@ def test_as_the_twin(capture: tuple[Traffic, SentMessages], shape: Shape, waits:
     assert after.keys.sport[::k].tolist() == before.keys.sport.tolist()
 
 
-def completion(path: Path, model: str) -> float:
-    request = ReplayRequest(FABRIC_RESHAPED, ("ecmp",), (str(path),), map="order", model=model)
+def completion(path: Path, model: str = "") -> float:
+    request = ReplayRequest(
+        FABRIC_RESHAPED, ("ecmp",), (str(path),), map="order", offer="asap", model=model
+    )
     result, _ = PreparedReplay(request).by_packets(["ecmp"])
     packets = result.strategies[0].packets
     assert packets is not None and packets.completion_ns is not None
@@ -435,16 +437,16 @@ def test_a_changed_capture_is_replayed_as_a_capture_with_these_sizes(tmp_path: P
         words = f"generate incast --hosts 4 --messages 3 --message-size {size} --mtu {mtu}"
         assert cli([*words.split(), "-o", str(tmp_path / f"{name}.pcap")]) == 0
     small, large, jumbo = (tmp_path / f"{name}.pcap" for name in sizes)
-    plain = completion(small, "offer=asap")
-    longer = completion(small, "offer=asap,message-size=4x")
-    assert longer == completion(small, "offer=asap,message-size=256KiB")
+    plain = completion(small)
+    longer = completion(small, "message-size=4x")
+    assert longer == completion(small, "message-size=256KiB")
     # The RETH of a First packet counts once per message, evenly over its packets.
-    assert longer == pytest.approx(completion(large, "offer=asap"), rel=1e-3)
-    wider = completion(small, "offer=asap,mtu=4096")
-    assert wider == pytest.approx(completion(jumbo, "offer=asap"), rel=1e-3)
+    assert longer == pytest.approx(completion(large), rel=1e-3)
+    wider = completion(small, "mtu=4096")
+    assert wider == pytest.approx(completion(jumbo), rel=1e-3)
     assert wider < 0.97 * plain and longer > 3.8 * plain
     for count in (2, 4):
-        more = completion(small, f"offer=asap,qps={count}")
+        more = completion(small, f"qps={count}")
         assert more == pytest.approx(plain, rel=0.02)  # the receiver's link is the bottleneck
 
 
@@ -471,4 +473,4 @@ def test_limits_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     )))  # fmt: skip
     assert parse_fabric(FABRIC_RESHAPED).hosts == 4 and alone.messages is None
     with pytest.raises(UsageError, match="need single messages, and there are more than"):
-        captured(alone, Model(), as_captured=True, shape=Shape(queue_pairs=2))
+        captured(alone, Model(), offer="captured", shape=Shape(queue_pairs=2))

@@ -115,7 +115,7 @@ def test_packets_are_those_of_the_units_as_they_came() -> None:
         first_ns=np.full(3, BEGIN_NS),
     )
     model = Model(payload_bytes=1024, buffer_bytes=8_000, ecn_low_bytes=2_000, ecn_high_bytes=2_000)
-    load, _ = captured(traffic, model, as_captured=False)
+    load, _ = captured(traffic, model, offer="asap")
     spray = parse_packet_strategy("switch-random")
     sack = Transport(recovery="sack")
     result = run_packets(
@@ -176,7 +176,17 @@ def test_command_on_a_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     taps = [str(path) for path in sorted(capture.glob("*.pcap.gz"))]
     pcap, out, report = (tmp_path / name for name in ("r.pcap", "o.json", "r.json"))
     where = ["--fabric", "leaf-spine:leaves=2,spines=4,hosts=2,rate=10G", "--map", "order"]
-    words = ["replay", *taps, *where, "-s", "switch-random", "--model", "offer=asap,ecn=3kB"]
+    words = [
+        "replay",
+        *taps,
+        *where,
+        "-s",
+        "switch-random",
+        "--offer",
+        "asap",
+        "--model",
+        "ecn=3kB",
+    ]
     assert cli([*words, "--received", str(pcap), "-o", str(out)]) == 0
     assert cli(["analyze", str(pcap), "-o", str(report)]) == 0
     capsys.readouterr()

@@ -17,6 +17,7 @@ from rocescope.replay.fabrics.parse import parse_fabric
 from rocescope.replay.packets.model.model import EngineResult, Model, Workload
 from rocescope.replay.packets.offers import captured
 from rocescope.replay.packets.runs import run_packets
+from rocescope.replay.results import OFFERS
 from rocescope.replay.strategies.registry import parse_packet_strategy
 from rocescope.replay.traffic.closed_loop import LEAST_TURNS, MessageLog, sent_messages
 from rocescope.replay.traffic.observed import traffic_from_capture
@@ -38,7 +39,7 @@ def offered(name: str, delay: str, asked: str | None = None) -> tuple[Workload, 
     """A capture as fast as possible on a fabric with one path."""
     fabric, model = parse_fabric(FABRIC.format(delay)), Model(pfc=None)
     traffic = traffic_from_capture([str(DATA / name)], fabric, "order", filter=asked, messages=True)
-    workload, notes = captured(traffic, model, as_captured=False)
+    workload, notes = captured(traffic, model, offer="asap")
     result = run_packets(workload, fabric, parse_packet_strategy("ecmp"), model, 1)
     return workload, result, " ".join(notes)
 
@@ -112,10 +113,10 @@ def test_what_was_never_answered_is_offered_at_once() -> None:
         "c04_rc_read_q4_64k.atB.pcap.gz", "1us", "qp == 354 and src == 10.0.0.2"
     )
     assert (workload.after < 0).all() and len(workload.after) == 80
-    assert "1 flows are offered at once" in notes
+    assert "1 flows wait for nothing" in notes
     unreliable, _, notes = offered("c08_uc_write_q2_64k.atB.pcap.gz", "1us")
     assert len(unreliable.src) == 2 and (unreliable.after < 0).all()
-    assert "2 flows are offered at once" in notes
+    assert "2 flows wait for nothing" in notes
 
 
 OPCODES = {opcode_name(op): op for op in range(256)}
@@ -231,3 +232,49 @@ def traffic_of(units: int) -> Traffic:
 
     clos = parse_fabric("leaf-spine:leaves=2,spines=2,hosts=2")
     return replay_traffic.traffic(clos, [0] * units, [1] * units)
+
+
+def test_closed_keeps_the_time_between_a_message_and_what_it_waited_for() -> None:
+    """Two messages in a window of 1: sent at 0 and 500 us, the first acknowledged at 100 us."""
+    n, us = 2, 1_000
+    traffic = traffic_of(1)
+    sent = SentMessages(
+        flow=np.zeros(n, np.int32),
+        responses=np.zeros(n, np.bool_),
+        packets=np.full(n, 4, np.int64),
+        payload_bytes=np.full(n, 4 * 4096, np.int64),
+        wire_bytes=np.full(n, 4 * 4160, np.int64),
+        begun_ns=np.array([0, 500 * us]),
+        ended_ns=np.array([90 * us, 590 * us]),
+        after=np.array([-1, 0], np.int32),
+        on=np.full(n, ON_ACKED, np.uint8),
+        idle_ns=np.array([0, 400 * us]),
+    )
+    fabric, model = parse_fabric(FABRIC.format("1us")), Model(pfc=None)
+    done = {}
+    for offer in OFFERS:
+        workload, _ = captured(replace(traffic, messages=sent), model, offer=offer)
+        result = run_packets(workload, fabric, parse_packet_strategy("ecmp"), model, 1)
+        done[offer] = result.completion_ps
+    message = done["asap"] // 2
+    assert done["asap"] == 2 * message
+    assert done["closed"] == done["asap"] + 400_000_000
+    assert done["captured"] > 590_000_000 > done["closed"]
+
+
+def test_closed_keeps_the_time_of_each_answer_of_a_real_ping_pong() -> None:
+    """ib_write_lat: every message waits for the last one of the other side."""
+    fabric, model = parse_fabric(FABRIC.format("1ns")), Model(pfc=None)
+    name = str(DATA / "n05_rc_write_lat_timeouts.atB.pcap.gz")
+    traffic = traffic_from_capture([name], fabric, "order", messages=True, links=True)
+    sent = traffic.messages
+    assert sent is not None and len(sent.flow) == 4000 and (sent.packets == 1).all()
+    waits = sent.after >= 0
+    between = (sent.begun_ns[waits] - sent.ended_ns[sent.after[waits]]).tolist()
+    assert sent.idle_ns[waits].tolist() == [max(0, gap) for gap in between]
+    workload, _ = captured(traffic, model, offer="closed")
+    result = run_packets(workload, fabric, parse_packet_strategy("ecmp"), model, 1)
+    took = int(sent.begun_ns.max() - sent.begun_ns.min()) * 1000
+    way = LINKS * (138 * PS_PER_BYTE + 2_000)  # beside the captured times
+    assert result.completion_ps is not None
+    assert took <= result.completion_ps <= took + 4001 * (way + LINKS * ACK_BYTES * PS_PER_BYTE)

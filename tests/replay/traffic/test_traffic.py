@@ -233,7 +233,7 @@ def test_a_captured_ring_takes_as_long_as_the_job_at_another_speed(
     truth, _ = job_on(rate)
     fabric = parse_fabric(FABRIC.format(rate))
     traffic = traffic_from_capture([str(file)], fabric, messages=True, links=True)
-    load, notes = captured(traffic, model, as_captured=False)
+    load, notes = captured(traffic, model, offer="asap")
     assert any("464 of 464 messages leave a fixed time" in note for note in notes)
     replayed = run_packets(load, fabric, ecmp, model, 1).completion_ps
     assert replayed is not None and abs(replayed / truth - 1) < 0.01
@@ -251,7 +251,7 @@ def test_a_captured_ring_takes_as_long_as_the_job_at_another_speed(
     assert unlinked is not None
     if rate == "400G":
         assert abs(unlinked / truth - 1) > 0.05
-    as_captured, _ = captured(traffic, model, as_captured=True)
+    as_captured, _ = captured(traffic, model, offer="captured")
     assert not len(as_captured.waits.node) and NO_LINKS.message.dtype == np.int32
 
 

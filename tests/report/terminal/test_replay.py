@@ -239,7 +239,7 @@ def test_captured_times_are_said_to_set_the_completion() -> None:
     text = _text(replace_replay_varied(request, packets=True), "rate=100G,200G", words=True)
     assert "All 2 cases alike: 1." in text
     assert "offered at their captured times" in text
-    text = _text(replace_replay_varied(request, model="offer=asap"), "rate=100G,200G", words=True)
+    text = _text(replace_replay_varied(request, offer="asap"), "rate=100G,200G", words=True)
     assert "captured times" not in text and "Best is rate=200G, " in text
 
 
