@@ -175,13 +175,11 @@ def lost_members(assembled: Assembled, answers: Sequence[Answers]) -> list[Note]
             if len(hosts) > _LOST_MEMBERS_SHOWN
             else ""
         )
+        installed = {net for net, ports in by_name[name].installed.items() if near in ports}
         routes = by_name[name].device.routes
-        known = {route.network for route in routes}
-        held = {r.network for r in routes for hop in r.hops if hop.device == near and hop.usable}
-        claimed = sum(
-            near in ports and network in known and network not in held
-            for network, ports in by_name[name].installed.items()
-        )
+        holds = [any(h.device == near and h.usable for h in r.hops) for r in routes.firsts]
+        held = {route.network for route in routes.of_groups(np.array(holds, np.bool_))}
+        claimed = len(installed & set(routes.networks) - held) if installed else 0
         frr = f"; FRR calls it installed in {claimed} routes" if claimed else ""
         text = (
             f"{near} to {peer} {far} has a link and {seen}, but {len(hosts)} of {groups[link]} "
