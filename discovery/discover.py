@@ -18,6 +18,7 @@ from ..kernels.kernel import Int32s, Ints
 from ..replay.fabrics.cables import LLDP, NO_MAC, Note
 from ..replay.fabrics.devices import Device
 from ..replay.fabrics.fabric import Fabric, edge_switches
+from ..replay.fabrics.forwarding import Forwarding
 from ..replay.fabrics.topology import Assembled, assemble
 from ..replay.flows.checks import DEAD_END, LOOP, depths_to, next_switches
 from ..replay.hashing.settings import HashSettings
@@ -141,54 +142,58 @@ def lost_members(assembled: Assembled, answers: Sequence[Answers]) -> list[Note]
     by_name = {replies.device.name: replies for replies in answers}
     leaves_out: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
+    hosts = np.flatnonzero(fabric.attachments.edge >= 0)
+    edge = fabric.attachments.edge[hosts]
     for switch in range(fabric.switches):
         if not origin.tables[switch]:
             continue
-        for host in range(fabric.hosts):
-            edge = int(fabric.attachments.edge[host])
-            if edge < 0:
+        of_hosts = np.stack(
+            [fabric.forwarding.group_of[switch, edge], assembled.shortest.group_of[switch, edge]]
+        )
+        pairs, number = np.unique(of_hosts, axis=1, return_inverse=True)
+        for i, (group, best) in enumerate(pairs.T.tolist()):
+            if group < 0 or best < 0:
                 continue
-            used = set(fabric.group(switch, edge)[0].tolist())
-            group = int(assembled.shortest.group_of[switch, edge])
-            if group < 0 or not used:
-                continue
-            start = assembled.shortest.group_start
-            shortest = assembled.shortest.group_links[start[group] : start[group + 1]].tolist()
-            if not used < set(shortest):
-                continue
-            for link in shortest:
+            used = set(_links_of(fabric.forwarding, group))
+            shortest = _links_of(assembled.shortest, best)
+            for link in shortest if used and used < set(shortest) else ():
                 if link not in used:
-                    leaves_out.setdefault(link, []).append(host)
+                    leaves_out.setdefault(link, []).extend(hosts[number.reshape(-1) == i].tolist())
     for link in leaves_out:
         groups[link] = _groups_over(assembled, link)
     notes = []
-    for link, hosts in sorted(leaves_out.items()):
+    for link, left in sorted(leaves_out.items()):
+        left.sort()
         source, target = (int(end[link]) for end in (fabric.links.source, fabric.links.target))
         name, peer = fabric.nodes.names[source], fabric.nodes.names[target]
         near, far = origin.ports[link // 2] if link % 2 == 0 else origin.ports[link // 2][::-1]
         if not (_up(by_name, name, near) and _up(by_name, peer, far)):
             continue
         seen = "its LLDP peer" if LLDP in origin.links[link // 2] else origin.links[link // 2]
-        names = ", ".join(fabric.host_name(host) for host in hosts[:_LOST_MEMBERS_SHOWN])
+        names = ", ".join(fabric.host_name(host) for host in left[:_LOST_MEMBERS_SHOWN])
         more = (
-            f" and {len(hosts) - _LOST_MEMBERS_SHOWN} more"
-            if len(hosts) > _LOST_MEMBERS_SHOWN
+            f" and {len(left) - _LOST_MEMBERS_SHOWN} more"
+            if len(left) > _LOST_MEMBERS_SHOWN
             else ""
         )
+        installed = {net for net, ports in by_name[name].installed.items() if near in ports}
         routes = by_name[name].device.routes
-        known = {route.network for route in routes}
-        held = {r.network for r in routes for hop in r.hops if hop.device == near and hop.usable}
-        claimed = sum(
-            near in ports and network in known and network not in held
-            for network, ports in by_name[name].installed.items()
-        )
+        holds = [any(h.device == near and h.usable for h in r.hops) for r in routes.firsts]
+        held = {route.network for route in routes.of_groups(np.array(holds, np.bool_))}
+        claimed = len(installed & set(routes.networks) - held) if installed else 0
         frr = f"; FRR calls it installed in {claimed} routes" if claimed else ""
         text = (
-            f"{near} to {peer} {far} has a link and {seen}, but {len(hosts)} of {groups[link]} "
+            f"{near} to {peer} {far} has a link and {seen}, but {len(left)} of {groups[link]} "
             f"equal-cost groups over shortest paths leave it out: to {names}{more}{frr}"
         )
         notes.append(Note(LOST, name, text))
     return notes
+
+
+def _links_of(forwarding: Forwarding, group: int) -> list[int]:
+    start = forwarding.group_start
+    links: list[int] = forwarding.group_links[start[group] : start[group + 1]].tolist()
+    return links
 
 
 def _groups_over(assembled: Assembled, link: int) -> int:

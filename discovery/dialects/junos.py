@@ -14,7 +14,15 @@ from ipaddress import IPv4Interface, IPv6Interface
 from pathlib import Path
 
 from ...analyzer.saved_file import MAX_BYTES
-from ...replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
+from ...replay.fabrics.devices import (
+    Advertised,
+    Device,
+    Interface,
+    NextHop,
+    Resolved,
+    Route,
+    Routes,
+)
 from ...replay.fabrics.fabric import Network
 from ...replay.fabrics.sources import Source
 from .dialect import Calculator, Dialect, Question, junos_role
@@ -104,7 +112,7 @@ def _without_units(device: Device) -> Device:
             aliases = (*port.aliases, *unit.aliases)
             port = port._replace(addresses=unit.addresses, vrf=unit.vrf, aliases=aliases)
         ports.append(port._replace(master=port.master.partition(".")[0]))
-    routes = tuple(
+    routes = Routes(
         replace(
             route,
             hops=tuple(h._replace(device=alone.get(h.device, h.device)) for h in route.hops),

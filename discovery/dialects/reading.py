@@ -25,6 +25,7 @@ from ...replay.fabrics.devices import (
     NextHop,
     Resolved,
     Route,
+    Routes,
     limits_of,
 )
 from ...replay.fabrics.fabric import Address, Network, parse_address, parse_interface, parse_network
@@ -196,7 +197,7 @@ class Reader:
             ports = _with_vrfs(ports, {route.network for route in routes}, read.keys())
         return Device(
             self._name,
-            tuple(_with_source(route, ports or ()) for route in routes),
+            Routes(_with_source(route, ports or ()) for route in routes),
             ipv4_only=6 not in read,
             forwards=True,
             interfaces=None if ports is None else tuple(ports),

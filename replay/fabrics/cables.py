@@ -266,7 +266,9 @@ class _Finder:
 
     def by_link_local(self, device: Device) -> None:
         """Links to owners of link-local gateways."""
-        hops = {(hop.gateway, hop.device) for route in device.routes for hop in route.hops}
+        hops = {
+            (hop.gateway, hop.device) for route in device.routes.telling() for hop in route.hops
+        }
         for gateway, port in hops:
             if gateway is None or not gateway.is_link_local:
                 continue
@@ -419,5 +421,5 @@ def _place(
 def _ports(device: Device) -> dict[str, int]:
     """The places of the ports of a device in table order."""
     named = [port.name for port in device.interfaces or ()]
-    routed = [hop.device for route in device.routes for hop in route.hops]
+    routed = [hop.device for route in device.routes.telling() for hop in route.hops]
     return {port: place for place, port in enumerate(dict.fromkeys([*named, *routed]))}

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, overload
 
+import numpy as np
+
+from ...kernels.kernel import Bools, Int32s
 from ..hashing.settings import HashSettings
 from .fabric import Address, Network
 
@@ -58,6 +62,89 @@ class Route:
         return len(self.hops) == 1 and self.hops[0].gateway is None and self.hops[0].device != ""
 
 
+class Routes(Sequence[Route]):
+    """The routes of a device as columns: those with equal next hops are of one group.
+
+    A large fabric has millions of routes and few groups: what is asked of all routes is asked of
+    their groups (`telling`), or of the columns.
+    """
+
+    def __init__(self, routes: Iterable[Route] = ()) -> None:
+        self.networks: list[Network] = []
+        self.firsts: list[Route] = []
+        """The first route of each group."""
+        self._group = array("i")
+        self._known: dict[object, int] = {}
+        self._telling: tuple[Route, ...] | None = None
+        for route in routes:
+            self.append(route)
+
+    def append(self, route: Route) -> int:
+        """Add a route; returns its group."""
+        group = self._group_like(route)
+        self.add(route.network, group)
+        return group
+
+    def _group_like(self, route: Route) -> int:
+        """The group of a route, which is new if it is the first."""
+        group = self._known.setdefault((route.hops, route.source, route.buckets), len(self.firsts))
+        if group == len(self.firsts):
+            self.firsts.append(route)
+        return group
+
+    def extend(self, other: Routes) -> None:
+        """Add all routes of another table."""
+        groups = [self._group_like(first) for first in other.firsts]
+        self.networks += other.networks
+        self._group.extend(groups[group] for group in other._group)
+        self._telling = None
+
+    def add(self, network: Network, group: int) -> None:
+        """Add a route of a known group."""
+        self.networks.append(network)
+        self._group.append(group)
+        self._telling = None
+
+    @property
+    def group(self) -> Int32s:
+        """int32[routes]: the group of each route."""
+        return np.array(self._group, np.int32)
+
+    def __len__(self) -> int:
+        return len(self.networks)
+
+    @overload
+    def __getitem__(self, index: int) -> Route: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Route, ...]: ...
+    def __getitem__(self, index: int | slice) -> Route | tuple[Route, ...]:
+        """A route; `where` is the place of the first route of its group."""
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        first = self.firsts[self._group[index]]
+        return Route(self.networks[index], first.hops, first.source, first.where, first.buckets)
+
+    def telling(self) -> tuple[Route, ...]:
+        """In table order, every route whose next hop is a port alone, and one of the others per
+        group, IP version and whether it is a default route: more of them differ in the network
+        only."""
+        if self._telling is None:
+            group = self.group.astype(np.int64)
+            alone = np.array([route.without_gateway for route in self.firsts], np.bool_)[group]
+            count = len(group)
+            six = np.fromiter((n.version == 6 for n in self.networks), np.bool_, count)
+            default = np.fromiter((not n.prefixlen for n in self.networks), np.bool_, count)
+            _, first = np.unique(group * 4 + six * 2 + default, return_index=True)
+            alone[first] = True
+            self._telling = tuple(self[i] for i in np.flatnonzero(alone).tolist())
+        return self._telling
+
+    def of_groups(self, wanted: Bools) -> Iterator[Route]:
+        """The routes of some groups, in table order; wanted: bool[groups]."""
+        for i in np.flatnonzero(wanted[self.group]).tolist():
+            yield self[i]
+
+
 class Interface(NamedTuple):
     """One port."""
 
@@ -106,7 +193,7 @@ class Device:
     """The answers of one device. None where it was not asked."""
 
     name: str
-    routes: tuple[Route, ...]
+    routes: Routes
     hash: HashSettings | None = None
     """None: unknown, such as on a switch that forwards in hardware."""
     ipv4_only: bool = False
@@ -323,7 +410,7 @@ def connected_networks(devices: Sequence[Device]) -> dict[Network, list[Member]]
     members: dict[Network, list[Member]] = {}
     for device in devices:
         ports = {port.name: port for port in device.interfaces or ()}
-        for route in device.routes:
+        for route in device.routes.telling():
             if is_network(route, ports) and not route.network.is_link_local:
                 end = End(device.name, route.hops[0].device)
                 if _PRIVATE.fullmatch(end.port):
@@ -344,7 +431,7 @@ def owners(devices: Sequence[Device]) -> dict[Address, End]:
     """The port of every address that is not link-local."""
     owner: dict[Address, End] = {}
     for device in devices:
-        for route in device.routes:
+        for route in device.routes.telling():
             if route.without_gateway and route.source is not None:
                 owner.setdefault(route.source, End(device.name, route.hops[0].device))
         for port in device.interfaces or ():
@@ -420,7 +507,7 @@ def _routes_through(
     typical: bool,
 ) -> bool:
     """Whether a device routes through another member; default routes may be for management."""
-    for route in device.routes:
+    for route in device.routes.telling():
         if typical and not route.network.prefixlen:
             continue
         for hop in route.hops:

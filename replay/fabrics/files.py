@@ -16,6 +16,7 @@ import yaml
 
 from ...analyzer.errors import UsageError
 from ...analyzer.words import parse_duration, parse_rate
+from ...kernels.kernel import Bools, Int32s
 from ..hashing.settings import HashSettings
 from .build import Cables, build, cables, tiers_by_distance
 from .fabric import HOST, TIER_NAMES, Address, AddressPlan, Fabric, parse_address
@@ -268,8 +269,10 @@ def fabric_document(fabric: Fabric) -> dict[str, Any]:
     if len(slow):
         document["slow"] = {fabric.link_name(int(i)): rate_text(int(rates[i])) for i in slow}
     if not fabric.routed:
-        document["routes"] = _routes(fabric)
-        if (six := fabric.of_ipv6()) is not None:
+        six = fabric.of_ipv6()
+        large = fabric.switches * fabric.hosts > _MOST_PER_HOST
+        document["routes"] = _routes(fabric, by_leaf=large and six is None)
+        if six is not None:
             document["routes_ipv6"] = _differing(_routes(six), document["routes"])
     return document
 
@@ -318,40 +321,85 @@ _MOST_REPEATED = 4
 """Next hops of a group that YAML repeats for every destination: short ones stay readable."""
 
 
-def _routes(fabric: Fabric) -> dict[str, Any]:
+_MOST_PER_HOST = 20_000
+"""Routes that are written host by host: with more, a leaf stands for its hosts."""
+
+
+def _routes(fabric: Fabric, by_leaf: bool = False) -> dict[str, Any]:
     """Next hops of every switch to every edge, named by the edge's first host; [] is no route.
 
-    Large groups of a switch with equal content are one object, which YAML writes once.
+    by_leaf: hosts of one leaf that a switch reaches alike are named by the leaf. Large groups with
+    equal names are one object, which YAML writes once.
     """
+    names, group_of = fabric.nodes.names, fabric.forwarding.group_of
+    edge = fabric.attachments.edge
+    edges, first = np.unique(edge, return_index=True)
+    hosts = np.sort(first[edges >= 0])
+    attached = fabric.attachments.switch[hosts]
+    leaf = attached.max(1)
+    is_leaf = np.full(len(hosts), len(hosts) < np.count_nonzero(edge >= 0))
+    alone = _leaf_alone(fabric)[hosts]
     routes: dict[str, Any] = {}
-    names, edge = fabric.nodes.names, fabric.attachments.edge
-    one_host_each = len(np.unique(edge[edge >= 0])) == np.count_nonzero(edge >= 0)
+    large: dict[str, Any] = {}
     for switch in range(fabric.switches):
+        away = np.flatnonzero(~(attached == switch).any(1))
+        groups = group_of[switch, edge[hosts[away]]]
+        named_by_leaf = is_leaf[away]
+        if by_leaf and not named_by_leaf.any():
+            named_by_leaf = _alike(alone[away], groups)
+            _, once = np.unique(alone[away][named_by_leaf], return_index=True)
+            kept = ~named_by_leaf
+            kept[np.flatnonzero(named_by_leaf)[once]] = True
+            away, groups, named_by_leaf = away[kept], groups[kept], named_by_leaf[kept]
+        hops_of = {
+            group: _group(fabric, switch, group, large) for group in np.unique(groups).tolist()
+        }
         hops_to: dict[str, Any] = {}
-        large: dict[tuple[bytes, bytes, bytes], Any] = {}
-        for host in range(fabric.hosts):
-            attached = fabric.attachments.switch[host]
-            if edge[host] < 0 or (attached == switch).any():
-                continue
-            name = fabric.host_name(host) if one_host_each else names[int(attached.max())]
-            links, weights = fabric.group(switch, int(edge[host]))
-            group = int(fabric.forwarding.group_of[switch, edge[host]])
-            buckets = fabric.forwarding.buckets.get(group) if len(links) else None
-            table = b"" if buckets is None else buckets.tobytes()
-            content = links.tobytes(), weights.tobytes(), table
-            if content in large:
-                hops_to[name] = large[content]
-                continue
-            hops = [
-                _hop(fabric, int(link), int(weight))
-                for link, weight in zip(links, weights, strict=True)
-            ]
-            hops_to[name] = hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
-            if len(hops) > _MOST_REPEATED:
-                large[content] = hops_to[name]
+        for i, group, of_leaf in zip(
+            away.tolist(), groups.tolist(), named_by_leaf.tolist(), strict=True
+        ):
+            hops = hops_of[group]
+            is_short = isinstance(hops, list) and len(hops) <= _MOST_REPEATED
+            name = names[int(leaf[i])] if of_leaf else fabric.host_name(int(hosts[i]))
+            hops_to[name] = list(hops) if is_short else hops
         if hops_to:
             routes[names[switch]] = hops_to
     return routes
+
+
+def _leaf_alone(fabric: Fabric) -> Int32s:
+    """int32[hosts]: the only switch of each host; -1 where it or another host of that switch has
+    several."""
+    attached = fabric.attachments.switch
+    several = (attached >= 0).sum(1) > 1
+    shares = np.zeros(fabric.switches + 1, np.bool_)  # the last serves -1
+    shares[attached[several]] = True
+    leaf = attached.max(1)
+    alone: Int32s = np.where(several | shares[leaf], -1, leaf).astype(np.int32)
+    return alone
+
+
+def _alike(leaf: Int32s, groups: Int32s) -> Bools:
+    """bool[hosts]: whether all hosts of the leaf of a host have its group; not without a leaf."""
+    most = int(leaf.max(initial=-1)) + 2  # the last serves -1
+    low, high = np.full(most, np.iinfo(np.int32).max), np.full(most, -2)
+    np.minimum.at(low, leaf, groups)
+    np.maximum.at(high, leaf, groups)
+    alike: Bools = (low == high)[leaf] & (leaf >= 0)
+    return alike
+
+
+def _group(fabric: Fabric, switch: int, group: int, large: dict[str, Any]) -> Any:
+    """The next hops of a group; large: those that were written, by content."""
+    forwarding = fabric.forwarding
+    part = slice(*forwarding.group_start[group : group + 2].tolist()) if group >= 0 else slice(0)
+    pairs = zip(
+        forwarding.group_links[part].tolist(), forwarding.group_weights[part].tolist(), strict=True
+    )
+    hops = [_hop(fabric, link, weight) for link, weight in pairs]
+    buckets = forwarding.buckets.get(group) if hops else None
+    written = hops if buckets is None else {"hops": hops, "buckets": buckets.tolist()}
+    return large.setdefault(str(written), written) if len(hops) > _MOST_REPEATED else written
 
 
 def _differing(six: dict[str, Any], four: dict[str, Any]) -> dict[str, Any]:

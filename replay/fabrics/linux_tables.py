@@ -10,21 +10,31 @@ NAME.lldp.json (`lldpctl -f json0`); or one JSON file
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
 
 from ...analyzer.capture.rings import natural
 from ...analyzer.errors import UsageError
 from ...analyzer.saved_file import MAX_BYTES, check_size, decoded, read_saved
 from ...analyzer.words import printable
 from ..hashing.settings import HashSettings
-from .devices import Advertised, Device, Interface, NextHop, Resolved, Route, limits_of
-from .fabric import Address, Fabric, parse_address, parse_interface, parse_network
-from .sources import Source, load_json, load_yaml
+from .devices import (
+    Advertised,
+    Device,
+    Interface,
+    NextHop,
+    Resolved,
+    Route,
+    Routes,
+    limits_of,
+)
+from .fabric import Address, Fabric, Network, parse_address, parse_interface, parse_network
+from .sources import JsonItems, JsonSource, Source, load_json, load_yaml
 from .topology import assemble
 
 _T = TypeVar("_T")
@@ -240,7 +250,8 @@ def read_device(
         six = table == "route6"
         if not six:
             check_size(file, most_bytes)
-        table_source = beside.read(load_json, file) if six else load_json(file)
+        load = partial(load_json, kind=list[_Row] if table in ("route", "route6") else Any)
+        table_source = beside.read(load, file) if six else load(file)
         if table_source is not None:
             tables[table] = table_source
     sysctl = folder / f"{name}.sysctl"
@@ -308,17 +319,35 @@ def _device(
     sysctl = _Sysctl(text, where)
     nexthops = _nexthops(tables, sysctl)
 
-    def routes_of(table: str, odd: Odd) -> list[Route]:
-        routes, errors = [], []
-        entries = tables[table].items("routes")
-        for entry in entries:
+    def routes_of(table: str, odd: Odd) -> Routes:
+        routes, errors = Routes(), []
+        top = tables[table]
+        entries: Sequence[Source]
+        if isinstance(top, JsonSource) and top.is_list:
+            entries, rows = JsonItems(top), top.value
+        else:
+            entries = top.items("routes")
+            rows = [None] * len(entries)
+        group_of: dict[int | None, int] = {}
+        """The groups of the next-hop objects that were met."""
+        for i, row in enumerate(rows):
+            nexthop = _nexthop_of(row)
+            if nexthop in group_of and (network := _network(row.dst)) is not None:
+                routes.add(network, group_of[nexthop])
+                continue
+            entry = entries[i]
             try:
                 route = _route(entry, nexthops, sysctl)
             except UsageError as error:
                 odd(error)
                 errors.append(error)
                 route = _nowhere(entry, "::/0" if table == "route6" else "0.0.0.0/0")
-            routes += [] if route is None else [route]
+                nexthop = None
+            if route is None:
+                continue
+            group = routes.append(route)
+            if nexthop in nexthops:
+                group_of[nexthop] = group
         if errors and len(errors) == len(entries):
             raise errors[0]
         return routes
@@ -327,8 +356,9 @@ def _device(
     routes = routes_of("route", beside.odd(errors))
     beside.left_out(errors)
     if "route6" in tables:
-        routes += beside.rows(lambda _, odd: routes_of("route6", odd), path) or []
-    tunnels = sum(not hop.device and not hop.usable for route in routes for hop in route.hops)
+        routes.extend(beside.rows(lambda _, odd: routes_of("route6", odd), path) or Routes())
+    group, per_group = routes.group, np.array([_tunnels(r) for r in routes.firsts], np.int64)
+    tunnels = int(per_group[group].sum())
     offloaded = sysctl.offloaded
     interfaces = beside.rows(interfaces_of, path / f"{name}.addr.json")
     limits = list(limits_of(interfaces or ()))
@@ -340,7 +370,7 @@ def _device(
             limits += beside.read(policies, path / f"{name}.{suffix}") or []
     return Device(
         name,
-        tuple(routes),
+        routes,
         None if offloaded else sysctl.hash,
         bool(sysctl.remarks),
         sysctl.forwards,
@@ -498,6 +528,42 @@ def _hop(entry: dict[str, Source], sysctl: _Sysctl) -> NextHop:
         entry["weight"].integer("weight", 1, 65536) if "weight" in entry else 1,
         "dead" not in flags and not ("linkdown" in flags and sysctl.ignores_linkdown),
     )
+
+
+class _Row(msgspec.Struct):
+    """An entry of `ip -j route`: what is read of it, unchecked but for `nhid`."""
+
+    dst: Any = msgspec.UNSET
+    type: Any = msgspec.UNSET
+    prefsrc: Any = msgspec.UNSET
+    nhid: int | msgspec.UnsetType = msgspec.UNSET
+    nexthops: Any = msgspec.UNSET
+    gateway: Any = msgspec.UNSET
+    via: Any = msgspec.UNSET
+    dev: Any = msgspec.UNSET
+    weight: Any = msgspec.UNSET
+    flags: Any = msgspec.UNSET
+    encap: Any = msgspec.UNSET
+
+
+def _nexthop_of(row: object) -> int | None:
+    """The next-hop object of a row if it alone decides where its network leads."""
+    if not isinstance(row, _Row) or row.nhid is msgspec.UNSET or row.dst == "default":
+        return None
+    return row.nhid if row.type is msgspec.UNSET and row.prefsrc is msgspec.UNSET else None
+
+
+def _network(text: object) -> Network | None:
+    """The network of a text; None without one."""
+    try:
+        return parse_network(text, strict=False) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _tunnels(route: Route) -> int:
+    """The next hops that add a header."""
+    return sum(not hop.device and not hop.usable for hop in route.hops)
 
 
 def _nowhere(place: Source, default: str) -> Route | None:

@@ -71,27 +71,34 @@ def _with(
 ) -> Forwarding:
     """The forwarding with these routes. column: that of the first edge."""
     groups = _Groups(fabric.forwarding)
-    links_of: dict[tuple[int, int], list[int]] = {}
-    """The links of the same hops of a switch: many routes share one list."""
+    of_hops: dict[tuple[int, int], tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    """Links and weights of the same hops of a switch: many routes share one list."""
+    columns_of: dict[int, Int32s] = {}
+    """Of each destination."""
     for route in routes:
         switch, destination = number.get(route.switch), number.get(route.destination)
         if switch is None or switch >= fabric.switches:
             raise UsageError(f"{route.where}: there is no switch {route.switch!r}")
         if destination is None:
             raise UsageError(f"{route.where}: there is no host or leaf {route.destination!r}")
-        if destination >= fabric.switches:
-            edges = fabric.attachments.edge[[destination - fabric.switches]]
-        else:
-            is_attached = (fabric.attachments.switch == destination).any(1)
-            edges = np.unique(fabric.attachments.edge[is_attached])
-        columns = edges[edges >= 0] + column
+        if destination not in columns_of:
+            columns_of[destination] = _edges_of(fabric, destination) + column
         hops = switch, id(route.hops)
-        if hops not in links_of:
-            links_of[hops] = [_link(fabric, switch, hop, route.where) for hop in route.hops]
-        groups.set(
-            switch, columns, links_of[hops], [hop.weight for hop in route.hops], route.buckets
-        )
+        if hops not in of_hops:
+            links = tuple(_link(fabric, switch, hop, route.where) for hop in route.hops)
+            of_hops[hops] = links, tuple(hop.weight for hop in route.hops)
+        groups.set(switch, columns_of[destination], *of_hops[hops], route.buckets)
     return groups.forwarding()
+
+
+def _edges_of(fabric: Fabric, destination: int) -> Int32s:
+    """The edges of a host, or of all hosts of a leaf."""
+    if destination >= fabric.switches:
+        edges = fabric.attachments.edge[[destination - fabric.switches]]
+    else:
+        is_attached = (fabric.attachments.switch == destination).any(1)
+        edges = np.unique(fabric.attachments.edge[is_attached])
+    return edges[edges >= 0]
 
 
 def edge_per_host(fabric: Fabric) -> Fabric:
@@ -140,15 +147,15 @@ class _Groups:
         self,
         switch: int,
         edges: Int32s,
-        links: list[int],
-        weights: list[int],
+        links: tuple[int, ...],
+        weights: tuple[int, ...],
         buckets: Sequence[int] | None,
     ) -> None:
         if not links:
             self._group_of[switch, edges] = -1
             return
         group = len(self._old.group_start) - 1 + len(self._ends)
-        content = tuple(links), tuple(weights), tuple(buckets or ())
+        content = links, weights, tuple(buckets or ())
         self._group_of[switch, edges] = self._known.setdefault(content, group)
         if self._known[content] < group:
             return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import msgspec
 import yaml
@@ -208,9 +208,14 @@ class JsonSource(Source):
         """Its items by key, in order; the UsageError says that `what` is expected."""
         if self.is_empty:
             return {}
-        if not isinstance(self.value, dict):
+        if isinstance(self.value, msgspec.Struct):
+            known = ((key, getattr(self.value, key)) for key in self.value.__struct_fields__)
+            values = {key: value for key, value in known if value is not msgspec.UNSET}
+        elif isinstance(self.value, dict):
+            values = self.value
+        else:
             raise self.wrong(f"expected {what} (key: value), found {self._found}")
-        return {key: self._inner(value, f".{key}") for key, value in self.value.items()}
+        return {key: self.inner(value, f".{key}") for key, value in values.items()}
 
     def items(self, what: str) -> list[Source]:
         """Its items; the UsageError says that a list of `what` is expected."""
@@ -218,7 +223,7 @@ class JsonSource(Source):
             return []
         if not isinstance(self.value, list):
             raise self.wrong(f"expected a list of {what}, found {self._found}")
-        return [self._inner(value, f"[{i}]") for i, value in enumerate(self.value)]
+        return [self.inner(value, f"[{i}]") for i, value in enumerate(self.value)]
 
     def text(self, what: str) -> str:
         """Its text; numbers are also text."""
@@ -226,7 +231,8 @@ class JsonSource(Source):
             raise self.wrong(f"expected {what}, found {self._found}")
         return str(self.value)
 
-    def _inner(self, value: Any, place: str) -> JsonSource:
+    def inner(self, value: Any, place: str) -> JsonSource:
+        """A value in this one; place: from here to there."""
         return JsonSource(_NO_NODE, self.path, value, self.place + place)
 
     @property
@@ -236,10 +242,37 @@ class JsonSource(Source):
         return "a list" if self.is_list else "keys" if self.is_mapping else repr(self.value)
 
 
-def load_json(path: Path) -> Source:
-    """The document in a file. UsageError names the file."""
+class JsonItems(Sequence[Source]):
+    """The items of a list of a JSON file; each is made when it is asked for."""
+
+    def __init__(self, of: JsonSource) -> None:
+        self._of = of
+
+    def __len__(self) -> int:
+        return len(self._of.value)
+
+    @overload
+    def __getitem__(self, index: int) -> Source: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Source]: ...
+    def __getitem__(self, index: int | slice) -> Source | list[Source]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._of.inner(self._of.value[index], f"[{index}]")
+
+
+def load_json(path: Path, kind: Any = Any) -> Source:
+    """The document in a file. UsageError names the file.
+
+    kind: the msgspec type that it is expected to have, which takes less time than any JSON; a
+    document of another type is read nevertheless.
+    """
     data = read_saved(path)
     try:
-        return JsonSource(_NO_NODE, str(path), msgspec.json.decode(data))
+        try:
+            value = msgspec.json.decode(data, type=kind)
+        except msgspec.ValidationError:
+            value = msgspec.json.decode(data)
+        return JsonSource(_NO_NODE, str(path), value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not JSON: {error}") from None

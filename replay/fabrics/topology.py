@@ -10,7 +10,7 @@ calls it, and each network behind it a host.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from ipaddress import ip_network
@@ -32,6 +32,7 @@ from .devices import (
     Member,
     NextHop,
     Route,
+    Routes,
     connected_networks,
     is_network,
     management_networks,
@@ -39,6 +40,7 @@ from .devices import (
 )
 from .fabric import Address, AddressPlan, Fabric, Network, Origin
 from .forwarding import Forwarding
+from .matching import Matches
 from .routes import edge_per_host, with_ipv6
 
 # Nodes and wires: which devices are hosts, and switches known only by name.
@@ -165,15 +167,12 @@ class _Builder:
                 text = f"{end.port} is on the management network {network} and on a cable of LLDP"
                 self.topology.notes.append(Note("conflict", end.device, f"{text}: kept"))
         self.topology.notes += self._cabling.notes
-        self._lengths: dict[int, set[int]] = {4: set(), 6: set()}
-        """Prefix lengths of all routes, by IP version."""
-        for device in devices:
-            for route in device.routes:
-                self._lengths[route.network.version].add(route.network.prefixlen)
         self._ports = self._fabric_ports()
         self._gateways: dict[str, list[Address]] = {
             device.name: list(
-                dict.fromkeys(h.gateway for r in device.routes for h in r.hops if h.gateway)
+                dict.fromkeys(
+                    h.gateway for r in device.routes.telling() for h in r.hops if h.gateway
+                )
             )
             for device in devices
         }
@@ -192,7 +191,7 @@ class _Builder:
             known = {port.name: port for port in device.interfaces or ()}
             hops = (
                 hop
-                for route in device.routes
+                for route in device.routes.telling()
                 for hop in route.hops
                 if hop.gateway
                 or (self._stranger(End(device.name, hop.device)) and not is_network(route, known))
@@ -357,7 +356,7 @@ class _Builder:
         """Switches without tables behind unnumbered ports, named by LLDP if it tells."""
         for device in self._devices:
             ports = {port.name: port for port in device.interfaces or ()}
-            for route in device.routes if device.name not in self._hosts else ():
+            for route in device.routes.telling() if device.name not in self._hosts else ():
                 for hop in route.hops:
                     end = End(device.name, hop.device)
                     if hop.gateway is None and self._stranger(end) is None:
@@ -379,15 +378,17 @@ class _Builder:
         hosts = set(topology.hosts)
         around = {wider for known in topology.subnets for wider in self._wider(known)}
         for device in self._devices:
+            if device.name in self._hosts:
+                continue
             ports = {port.name: port for port in device.interfaces or ()}
-            for route in device.routes if device.name not in self._hosts else ():
-                if is_network(route, ports):
-                    continue
-                ends = [self._reached(device.name, hop) for hop in route.hops]
-                neighbours = list(dict.fromkeys(n for n in ends if n and n.startswith(VIA)))
+            leads = [self._strangers_behind(device.name, r) for r in device.routes.firsts]
+            for route in device.routes.of_groups(np.array([bool(n) for n in leads], np.bool_)):
                 name = str(route.network)
-                if not neighbours or route.network in around or self._known(route.network, name):
+                if is_network(route, ports) or route.network in around:
                     continue
+                if self._known(route.network, name):
+                    continue
+                neighbours = self._strangers_behind(device.name, route)
                 if name not in hosts:
                     topology.hosts.append(name)
                     hosts.add(name)
@@ -397,12 +398,26 @@ class _Builder:
                     if not topology.behind(neighbour, f"to {name}"):
                         topology.add(Wire(neighbour, f"to {name}", name, "", (GATEWAY,)))
 
+    def _strangers_behind(self, device: str, route: Route) -> list[str]:
+        """The switches without tables that a route leads to."""
+        ends = (self._reached(device, hop) for hop in route.hops)
+        return list(dict.fromkeys(name for name in ends if name and name.startswith(VIA)))
+
     def _known(self, network: Network, name: str) -> bool:
         """Whether hosts or switches with answers have a network."""
         topology = self.topology
         if topology.subnets.get(network, name) != name:
             return True
         return network.num_addresses == 1 and network.network_address in topology.owner
+
+    @cached_property
+    def _lengths(self) -> dict[int, set[int]]:
+        """Prefix lengths of all routes, by IP version."""
+        lengths: dict[int, set[int]] = {4: set(), 6: set()}
+        for device in self._devices:
+            for network in device.routes.networks:
+                lengths[network.version].add(network.prefixlen)
+        return lengths
 
     def _wider(self, network: Network) -> set[Network]:
         """The networks of routes that contain this one."""
@@ -526,11 +541,19 @@ def _addresses(topology: Topology) -> AddressPlan:
             explicit[number[owner]] = (*explicit.get(number[owner], ()), address)
     for network, name in topology.subnets.items():
         if number[name] not in explicit:  # an address that the router cannot have
-            taken = {a for a in topology.owner if a.version == network.version and a in network}
-            free = (a for a in network if a not in taken and a != network.network_address)
+            free = (a for a in network if a not in topology.owner and a != network.network_address)
             explicit[number[name]] = (next(free, network.network_address),)
     subnets = {network: number[name] for network, name in topology.subnets.items()}
     return AddressPlan(len(topology.hosts), explicit, subnets)
+
+
+class _Destinations(NamedTuple):
+    """The hosts that have an edge."""
+
+    host: Ints
+    edge: Int32s
+    matches: Matches
+    """Of their addresses and networks."""
 
 
 class Router:
@@ -558,43 +581,37 @@ class Router:
         self._links: list[int] = []
         self._weights: list[int] = []
         self._buckets: dict[int, UInt16s] = {}
-        self._known: dict[tuple[int, Network], int] = {}
         self._of_hops: dict[tuple[str, tuple[NextHop, ...], tuple[int, ...] | None], int] = {}
         """The groups of routes with equal next hops."""
         self._ipv4: dict[str, bool] = {}
         self._leads: dict[tuple[str, int], bool] = {}
         self._noted: set[Note] = set()
-        self._by_network: dict[str, dict[Network, Route]] = {}
-        """The first route of each network, by device."""
-        self._lengths: dict[str, dict[int, list[int]]] = {}
-        """Prefix lengths of the routes, the longest first, by device and IP version."""
 
     def forwarding(self) -> Forwarding:
         """Forwarding of the tables, IPv6 by itself; switches without a table use shortest paths."""
         fabric, topology = self._fabric, self._topology
+        read = {
+            name: device
+            for name in topology.switches
+            if (device := self._devices.get(name)) is not None and device.tables_read
+        }
+        hosts = self._destinations([device.routes for device in read.values()])
         group_of = np.full((2, *fabric.forwarding.group_of.shape), -1, np.int32)
-        for host, edge, targets in self._destinations():
-            for switch, switch_name in enumerate(topology.switches):
-                if (fabric.attachments.switch[host] == switch).any():
-                    continue
-                device = self._devices.get(switch_name)
-                if device is None or not device.tables_read:
-                    links, weights = fabric.group(switch, edge)
-                    if len(links):
-                        added = self._add(links.tolist(), weights.tolist())
-                        group_of[:, switch, edge] = added
-                    continue
-                group_of[:, switch, edge] = self._groups(switch, device, targets)
+        for switch, name in enumerate(topology.switches):
+            if name in read:
+                group_of[:, switch] = self._row(switch, read[name], hosts)
+                continue
+            shortest = fabric.forwarding.group_of[switch, hosts.edge]
+            for group in np.unique(shortest[shortest >= 0]).tolist():
+                edges = hosts.edge[shortest == group]
+                links, weights = fabric.group(switch, int(edges[0]))
+                group_of[:, switch, edges] = self._add(links.tolist(), weights.tolist())
         return self._stored(*group_of)
 
     def of_switch(self, switch: int, device: Device) -> Forwarding:
         """Forwarding of one switch alone: `group_of` has one row."""
-        fabric = self._fabric
-        group_of = np.full((2, 1, int(fabric.attachments.edge.max(initial=-1)) + 1), -1, np.int32)
-        for host, edge, targets in self._destinations():
-            if not (fabric.attachments.switch[host] == switch).any():
-                group_of[:, 0, edge] = self._groups(switch, device, targets)
-        return self._stored(*group_of)
+        four, six = self._row(switch, device, self._destinations([device.routes]))
+        return self._stored(four[None], six[None])
 
     def _stored(self, four: Int32s, six: Int32s) -> Forwarding:
         return Forwarding(
@@ -606,33 +623,68 @@ class Router:
             four.shape[1],
         )
 
-    def _destinations(self) -> Iterator[tuple[int, int, list[Network]]]:
-        """(host, its edge, its addresses and networks) of the hosts that have an edge."""
+    def _destinations(self, tables: Sequence[Routes]) -> _Destinations:
+        """The hosts that have an edge, and what of them the tables can match."""
         fabric, topology = self._fabric, self._topology
         networks_of: dict[str, list[Network]] = {}
         for network, name in topology.subnets.items():
             networks_of.setdefault(name, []).append(network)
-        for host, name in enumerate(topology.hosts):
-            edge = int(fabric.attachments.edge[host])
-            if edge >= 0:
-                networks = [ip_network(a) for a in fabric.addresses.explicit.get(host, ())]
-                yield host, edge, [*networks, *networks_of.get(name, ())]
+        hosts = np.flatnonzero(fabric.attachments.edge >= 0)
+        targets = [
+            [
+                *(ip_network(a) for a in fabric.addresses.explicit.get(host, ())),
+                *networks_of.get(topology.hosts[host], ()),
+            ]
+            for host in hosts.tolist()
+        ]
+        return _Destinations(hosts, fabric.attachments.edge[hosts], Matches(tables, targets))
 
-    def _groups(self, switch: int, device: Device, targets: Sequence[Network]) -> tuple[int, int]:
+    def _row(self, switch: int, device: Device, hosts: _Destinations) -> Int32s:
+        """int32[2, edges]: the groups of a switch, of IPv4 and of IPv6; -1 without a route."""
+        fabric, routes = self._fabric, device.routes
+        row = np.full((2, int(fabric.attachments.edge.max(initial=-1)) + 1), -1, np.int32)
+        away = ~(fabric.attachments.switch[hosts.host] == switch).any(1)
+        group = np.append(routes.group, -1)  # the last serves hosts without a route
+        matched = {v: hosts.matches.of(routes, v)[away] for v in (4, 6)}
+        families = {v: hosts.matches.has[v][away] for v in (4, 6)}
+        kinds = np.stack([*(group[matched[v]] for v in (4, 6)), *families.values()], axis=1)
+        kinds, first, kind_of = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+        found = np.empty((2, len(kinds)), np.int32)
+        errors: dict[int, UsageError] = {}
+        """Why groups of routes lead nowhere."""
+        for kind in np.argsort(first).tolist():
+            groups: dict[int, int] = {}
+            for version, of_routes in zip((4, 6), kinds[kind, :2].tolist(), strict=True):
+                if of_routes < 0:
+                    continue
+                try:
+                    groups[version] = self._route_group(device, routes.firsts[of_routes])
+                except UsageError as error:
+                    if self._strict:
+                        raise
+                    errors[of_routes] = error
+                    groups[version] = -1
+            has_families = {v for v in (4, 6) if families[v][first[kind]]}
+            found[:, kind] = self._groups(device, groups, has_families)
+        for i in np.stack([*matched.values()], axis=1).reshape(-1).tolist() if errors else ():
+            if (why := errors.get(int(group[i]))) is not None:
+                text = f"no route to {routes.networks[i]}: {why}"
+                self._note("next hop", device.name, text)
+        row[:, hosts.edge[away]] = found[:, kind_of.reshape(-1)]
+        return row
+
+    def _groups(
+        self, device: Device, groups: dict[int, int], families: set[int]
+    ) -> tuple[int, int]:
         """The groups of a switch towards a host, of IPv4 and of IPv6; -1 without a route.
 
-        A family that the host or the fabric does not have gets the group of the other.
+        groups: of the routes, by IP version; families: the IP versions that the host has. One that
+        the host or the fabric does not have gets the group of the other.
         """
-        groups = {
-            version: self._route_group(switch, device, route)
-            for version in (4, 6)
-            if (route := self._lookup(device, [t for t in targets if t.version == version]))
-        }
-        if 4 not in groups and self._routes_ipv4(device) and any(t.version == 4 for t in targets):
+        if 4 not in groups and 4 in families and self._routes_ipv4(device):
             groups[4] = -1  # the route of IPv6 leads no packet of IPv4
-        leads = 6 in self._gateways or self.leads(device, 6)
-        if 6 not in groups and leads and any(t.version == 6 for t in targets):
-            if any(route.network.version == 6 for route in device.routes):
+        if 6 not in groups and 6 in families and (6 in self._gateways or self.leads(device, 6)):
+            if any(route.network.version == 6 for route in device.routes.telling()):
                 groups[6] = -1
             else:
                 self.ipv4_only.add(device.name)  # without any route of IPv6, none was read
@@ -642,23 +694,6 @@ class Router:
             self._note("address families", device.name, text)
             return four, six
         return four, four
-
-    def _lookup(self, device: Device, targets: Sequence[Network]) -> Route | None:
-        """The longest route that matches the first address (or network) that any route matches."""
-        if device.name not in self._by_network:
-            routes = {route.network: route for route in reversed(device.routes)}
-            self._by_network[device.name] = routes
-            self._lengths[device.name] = {
-                version: sorted({n.prefixlen for n in routes if n.version == version}, reverse=True)
-                for version in (4, 6)
-            }
-        for target in targets:
-            for length in self._lengths[device.name][target.version]:
-                if length <= target.prefixlen:
-                    wider = target.supernet(new_prefix=length)
-                    if route := self._by_network[device.name].get(wider):
-                        return route
-        return None
 
     def _routes_ipv4(self, device: Device) -> bool:
         """Whether a device is to forward IPv4: one of the fabric does, or it has own addresses."""
@@ -679,7 +714,7 @@ class Router:
         if (device.name, version) not in self._leads:
             self._leads[device.name, version] = any(
                 hop.gateway and End(device.name, hop.device) not in left_out
-                for route in device.routes
+                for route in device.routes.telling()
                 if route.network.version == version
                 for hop in route.hops
             )
@@ -704,18 +739,12 @@ class Router:
         buckets = self._buckets.get(group, np.zeros(0, np.uint16)).tolist()
         return self._links[part], self._weights[part], buckets
 
-    def _route_group(self, switch: int, device: Device, route: Route) -> int:
-        key = (switch, route.network)
-        if key not in self._known:
-            content = device.name, route.hops, route.buckets
-            if content not in self._of_hops:
-                group = self._add_route(device, route)
-                if group < 0:  # the remark names the route
-                    self._known[key] = group
-                    return group
-                self._of_hops[content] = group
-            self._known[key] = self._of_hops[content]
-        return self._known[key]
+    def _route_group(self, device: Device, route: Route) -> int:
+        """The group of routes with the next hops of this one; UsageError if one leads nowhere."""
+        content = device.name, route.hops, route.buckets
+        if content not in self._of_hops:
+            self._of_hops[content] = self._add_route(device, route)
+        return self._of_hops[content]
 
     def _add(self, links: Iterable[int], weights: Iterable[int]) -> int:
         """Number of a new group."""
@@ -725,7 +754,7 @@ class Router:
         return len(self._start) - 2
 
     def _add_route(self, device: Device, route: Route) -> int:
-        """The group of a route, -1 when it has no usable next hop."""
+        """The group of a route, -1 without a usable next hop; UsageError if one leads nowhere."""
         left_out = self._topology.left_out
         chosen = [
             i
@@ -735,13 +764,7 @@ class Router:
         if not chosen:
             return -1
         hops = [route.hops[i] for i in chosen]
-        try:
-            members = [self._links_of(device.name, hop, route) for hop in hops]
-        except UsageError as error:
-            if self._strict:
-                raise
-            self._note("next hop", device.name, f"no route to {route.network}: {error}")
-            return -1
+        members = [self._links_of(device.name, hop, route) for hop in hops]
         links = [link for of_hop in members for link in of_hop]
         share = lcm(*map(len, members))
         weights = [

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from rocescope.replay.fabrics.devices import Advertised, Device, Interface, NextHop, Resolved, Route
+from rocescope.replay.fabrics.devices import (
+    Advertised,
+    Device,
+    Interface,
+    NextHop,
+    Resolved,
+    Route,
+    Routes,
+)
 from rocescope.replay.fabrics.fabric import Address, Fabric
 from rocescope.replay.fabrics.mapping import map_hosts
 from rocescope.replay.hashing.keys import packet_keys
@@ -108,7 +116,7 @@ def heard(here: str, system: str, far: str, chassis: str = "", *addresses: str) 
 
 
 def device(name: str, *routes: Route, **more: Any) -> Device:
-    return Device(name, routes, **more)
+    return Device(name, Routes(routes), **more)
 
 
 def resolved(port: str, mac: str) -> Resolved:
