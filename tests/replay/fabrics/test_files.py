@@ -164,6 +164,35 @@ def test_yaml_writes_the_large_groups_of_a_switch_once(tmp_path):
     assert len(set(leaf[leaf >= 0].tolist())) == 1
 
 
+@pytest.mark.parametrize("spec", ["leaf-spine:leaves=10", "multi-plane:leaves=5,planes=2"])
+@pytest.mark.parametrize("exceptions", [(), ((0, 999), (3, 7))])
+def test_a_large_file_names_a_leaf_for_hosts_that_are_reached_alike(spec, exceptions, tmp_path):
+    """exceptions: (switch, edge) of lost routes. Hosts with two leaves keep their names."""
+    spec += ",spines=5,hosts=200"
+    routed = replace(edge_per_host(parse_fabric(spec)), routed=False)
+    group_of = routed.forwarding.group_of.copy()
+    for switch, edge in exceptions:
+        assert group_of[switch, edge] >= 0 or spec.startswith("multi"), "a route that can be lost"
+        group_of[switch, edge] = -1
+    routed = replace(routed, forwarding=routed.forwarding._replace(group_of=group_of))
+    file = tmp_path / "fabric.yaml"
+    file.write_bytes(yaml_bytes(routed))
+    again = edge_per_host(parse_fabric(str(file)))
+    for switch in range(routed.switches):
+        for edge in range(0, group_of.shape[1], 7):
+            before, after = routed.group(switch, edge), again.group(switch, edge)
+            assert [part.tolist() for part in before] == [part.tolist() for part in after]
+    for switch, edge in exceptions:
+        assert not len(again.group(switch, edge)[0])
+    routes = json.loads(json_bytes(routed))["routes"]
+    of_leaf1 = routes[routed.nodes.names[0]]
+    if spec.startswith("leaf-spine"):
+        assert {name[:4] for name in of_leaf1} == ({"leaf", "host"} if exceptions else {"leaf"})
+        assert len(of_leaf1) == (208 if exceptions else 9)
+    else:
+        assert {name[:4] for name in of_leaf1} == {"host"}
+
+
 def test_routes_and_hash_settings_are_written_too(parse, tmp_path):
     fabric = parse(LAB + "routes: {leaf1: {host2: [spine2, {via: spine1#2, weight: 3}]}}\n")
     file = tmp_path / "again.yaml"
