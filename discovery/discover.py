@@ -98,7 +98,7 @@ def _circle(fabric: Fabric, start: int, edge: int) -> Iterator[tuple[int, ...]]:
         if not tables[first]:
             begins += next_switches(fabric, first, edge)
             continue
-        way, waiting = [first], [next_switches(fabric, first, edge)]
+        way, waiting = [first], [list(next_switches(fabric, first, edge))]
         while way:
             if not waiting[-1]:
                 way.pop()
@@ -115,7 +115,7 @@ def _circle(fabric: Fabric, start: int, edge: int) -> Iterator[tuple[int, ...]]:
             elif node not in seen:
                 seen.add(node)
                 way.append(node)
-                waiting.append(next_switches(fabric, node, edge))
+                waiting.append(list(next_switches(fabric, node, edge)))
 
 
 def _some(hosts: Sequence[str]) -> str:

@@ -195,7 +195,7 @@ class _Job:
                 run.until_step,
                 run.usual_ns,
                 run.cost_ns,
-                str(run.way.name) if run.way is not None and run.way.kind == "tap" else None,
+                _slow_tap(run),
                 run.flows,
             )
             for run in runs
@@ -536,8 +536,8 @@ class _Job:
         way = wire.source(step)
         if way is None or wire.addresses(way) & self._shared:
             return _Reason(None, "slow_transfers")
-        is_host = way.kind != "tap"
-        return _Reason(int(way.name) if is_host else None, "slow_transfers", way)
+        address = int(way.name) if way.kind == "sender" else None
+        return _Reason(address, "slow_transfers", way)
 
     def _late_all_along(self, part: _Steps) -> int | None:
         """The rank that is later than the others in nearly all steps of a ring."""
@@ -600,6 +600,8 @@ class _Job:
             ended = max(int(edge.ended_ns.max()) for edge in epoch.edges)
             if not following and not self._is_silent_after(epoch):
                 continue
+            if epoch.rest_from_ns is None:
+                continue  # it ended, or nothing tells
             again = {e.flow for f in following[:1] for e in f.edges}
             if any(e.flow in again and e.flow in self._sources.lossy for e in epoch.edges):
                 continue  # it waited for retransmissions
@@ -617,13 +619,11 @@ class _Job:
         the fewest messages. Elsewhere it is the only one that has sent nothing although it has
         what it waits for in other steps, and a grant.
         """
-        if len({edge.src for edge in epoch.edges}) < 3 or len(epoch.bounds_ns) < 2:
+        begun = epoch.rest_from_ns
+        if begun is None or len({edge.src for edge in epoch.edges}) < 3:
             return []
-        begun = int(epoch.bounds_ns[-1]) if epoch.rest_from_ns is None else epoch.rest_from_ns
         edges = [bundle.whole for bundle in bundles_of(epoch.edges)]
         sent = [len(edge.begun_ns) - int(np.searchsorted(edge.begun_ns, begun)) for edge in edges]
-        if not any(sent):
-            return []
         by_rank: dict[int, int] = defaultdict(int)
         for count, edge in zip(sent, edges, strict=True):
             by_rank[edge.src] += count
@@ -674,6 +674,13 @@ def _firsts(times: Ints, edge: Edge, bounds_ns: Ints) -> Floats:
     firsts = np.full(len(sends), np.inf)
     firsts[sends] = times[at[:-1][sends]]
     return firsts
+
+
+def _slow_tap(run: _Run) -> str | None:
+    """The tap over which the transfers of several steps are slow."""
+    if run.way is None or run.way.kind != "tap" or run.from_step == run.until_step:
+        return None
+    return str(run.way.name)
 
 
 def _is_chain(pairs: Sequence[tuple[int, int]]) -> bool:

@@ -7,8 +7,8 @@ computing, or launching. A rank that comes late because its inputs came late has
 than before, so that a victim of the network or of another rank is not blamed. From the last
 arrival to the last message of a collective only the network works: its `transfer`.
 
-A slow transfer shows its source in what carries it: a host that sends, one that receives, or a tap
-in one direction. Each is busy for so long per byte as messages are on their way over it, however
+A slow transfer shows its source in what carries it: a host that sends, or a tap in one direction.
+Each is busy for so long per byte as messages are on their way over it, however
 many share it. The source is busy longer per byte than in the other steps, and the messages that
 take longer on the wire are those over it.
 """
@@ -347,7 +347,7 @@ _EXPLAINS: Final = 0.5
 class Way(NamedTuple):
     """What carries data of several queue pairs."""
 
-    kind: Literal["sender", "tap", "receiver"]
+    kind: Literal["sender", "tap"]
     name: int | str
     """The number of an address, or a tap."""
     edges: frozenset[int]
@@ -356,23 +356,16 @@ class Way(NamedTuple):
 
 def ways_of(edges: Sequence[Edge], taps: Mapping[int, Sequence[str]]) -> list[Way]:
     """All of some edges. taps: of each flow, those that see most of it."""
-    found: dict[tuple[str, int | str, int], set[int]] = defaultdict(set)
+    found: dict[tuple[Literal["sender", "tap"], int | str, int], set[int]] = defaultdict(set)
     sides: dict[str, dict[int, int]] = defaultdict(dict)
     for at, edge in enumerate(edges):
         found["sender", edge.src, 0].add(at)
-        found["receiver", edge.dst, 0].add(at)
         for tap in taps.get(edge.flow, ()):
             side = sides[tap]  # of the tap, on which an address is
             near = side.setdefault(edge.src, 1 - side.get(edge.dst, 1))
             side.setdefault(edge.dst, 1 - near)
             found["tap", tap, near].add(at)
-    order: tuple[Literal["sender", "tap", "receiver"], ...] = ("sender", "tap", "receiver")
-    return [
-        Way(kind, name, frozenset(members))
-        for kind in order
-        for (of_kind, name, _), members in found.items()
-        if of_kind == kind
-    ]
+    return [Way(kind, name, frozenset(members)) for (kind, name, _), members in found.items()]
 
 
 class Wire:
@@ -406,15 +399,13 @@ class Wire:
     def source(self, step: int) -> Way | None:
         """What makes the transfers of a slow step slow, if that shows.
 
-        Where all data of a host passes one link, both may be: marks are made by the network, not
-        by the NIC of a sender.
+        Where all data of a host passes one tap, the NIC or the link may be slow: then it is the
+        host's, unless its data is marked CE, which the network does, and nothing tells.
         """
         times = self._by_edge[:, step]
         measured = {int(at) for at in np.flatnonzero(~np.isnan(times))}
         slowed = {at for at in measured if times[at] >= _SLOWER}
-        is_marked = not slowed.isdisjoint(self._marked)
-        best = (0.0, False)
-        source = None
+        best, sources = _EXPLAINS, list[Way]()
         for way, ratio, busy in zip(
             self._ways, self._by_way[:, step], self._busy[:, step], strict=True
         ):
@@ -423,10 +414,14 @@ class Wire:
                 continue
             over = way.edges & measured
             explains = len(over & slowed) / max(1, len(over | slowed))
-            fitness = (explains, is_marked and way.kind == "tap")
-            if explains >= _EXPLAINS and fitness > best:
-                best, source = fitness, way
-        return source
+            if explains > best or (explains == best and not sources):
+                best, sources = explains, []
+            if explains == best:
+                sources.append(way)
+        senders = [way for way in sources if way.kind == "sender"]
+        if senders and len(senders) < len(sources) and not slowed.isdisjoint(self._marked):
+            return None
+        return next(iter(senders or sources), None)
 
     def addresses(self, way: Way) -> set[int]:
         """Both ends of the data that passes."""

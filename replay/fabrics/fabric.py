@@ -304,6 +304,11 @@ class Fabric:
         return numbers
 
     @cached_property
+    def next_switches(self) -> dict[int, tuple[int, ...]]:
+        """The switches that a group of forwarding leads to, of groups that were asked for."""
+        return {}
+
+    @cached_property
     def number(self) -> Mapping[str, int]:
         """The number of each node by its name."""
         return {name: node for node, name in enumerate(self.nodes.names)}

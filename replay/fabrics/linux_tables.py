@@ -10,13 +10,14 @@ NAME.lldp.json (`lldpctl -f json0`); or one JSON file
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from ...analyzer.capture.rings import natural
 from ...analyzer.errors import UsageError
@@ -328,12 +329,12 @@ def _device(
         else:
             entries = top.items("routes")
             rows = [None] * len(entries)
-        group_of: dict[int | None, int] = {}
-        """The groups of the next-hop objects that were met."""
+        group_of: dict[Hashable, int] = {}
+        """The groups of the ways that were met."""
         for i, row in enumerate(rows):
-            nexthop = _nexthop_of(row)
-            if nexthop in group_of and (network := _network(row.dst)) is not None:
-                routes.add(network, group_of[nexthop])
+            way = _way(row, nexthops)
+            if way in group_of and (network := _network(row.dst)) is not None:
+                routes.add(network, group_of[way])
                 continue
             entry = entries[i]
             try:
@@ -342,12 +343,12 @@ def _device(
                 odd(error)
                 errors.append(error)
                 route = _nowhere(entry, "::/0" if table == "route6" else "0.0.0.0/0")
-                nexthop = None
+                way = None
             if route is None:
                 continue
             group = routes.append(route)
-            if nexthop in nexthops:
-                group_of[nexthop] = group
+            if way is not None:
+                group_of[way] = group
         if errors and len(errors) == len(entries):
             raise errors[0]
         return routes
@@ -531,26 +532,35 @@ def _hop(entry: dict[str, Source], sysctl: _Sysctl) -> NextHop:
 
 
 class _Row(msgspec.Struct):
-    """An entry of `ip -j route`: what is read of it, unchecked but for `nhid`."""
+    """An entry of `ip -j route`: what is read of it, unchecked but for `nhid`, which is 32 bits."""
 
-    dst: Any = msgspec.UNSET
-    type: Any = msgspec.UNSET
-    prefsrc: Any = msgspec.UNSET
-    nhid: int | msgspec.UnsetType = msgspec.UNSET
-    nexthops: Any = msgspec.UNSET
-    gateway: Any = msgspec.UNSET
-    via: Any = msgspec.UNSET
-    dev: Any = msgspec.UNSET
-    weight: Any = msgspec.UNSET
-    flags: Any = msgspec.UNSET
-    encap: Any = msgspec.UNSET
+    dst: Any = UNSET
+    type: Any = UNSET
+    prefsrc: Any = UNSET
+    nhid: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] | UnsetType = UNSET
+    nexthops: Any = UNSET
+    gateway: Any = UNSET
+    via: Any = UNSET
+    dev: Any = UNSET
+    weight: Any = UNSET
+    flags: Any = UNSET
+    encap: Any = UNSET
 
 
-def _nexthop_of(row: object) -> int | None:
-    """The next-hop object of a row if it alone decides where its network leads."""
-    if not isinstance(row, _Row) or row.nhid is msgspec.UNSET or row.dst == "default":
+def _way(row: object, nexthops: Container[int]) -> Hashable:
+    """What alone decides where the network of a plain row leads: a known next-hop object, or a
+    gateway and its port. None of other rows."""
+    if not isinstance(row, _Row) or row.dst == "default":
         return None
-    return row.nhid if row.type is msgspec.UNSET and row.prefsrc is msgspec.UNSET else None
+    if row.type is not UNSET or row.prefsrc is not UNSET:
+        return None
+    if row.nhid is not UNSET and row.nhid in nexthops:
+        return row.nhid
+    others = row.nexthops, row.via, row.weight, row.encap
+    if row.flags not in (UNSET, []) or any(value is not UNSET for value in others):
+        return None
+    of_text = isinstance(row.gateway, str) and isinstance(row.dev, str)
+    return (row.gateway, row.dev) if of_text else None
 
 
 def _network(text: object) -> Network | None:

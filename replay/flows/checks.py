@@ -547,10 +547,13 @@ LOOP, DEAD_END = -1, -2
 _SAMPLED_EDGES = 4
 
 
-def next_switches(fabric: Fabric, switch: int, edge: int) -> list[int]:
+def next_switches(fabric: Fabric, switch: int, edge: int) -> tuple[int, ...]:
     """The next switches towards an edge; tables may also name hosts, where paths end."""
-    ends = (int(fabric.links.target[link]) for link in fabric.group(switch, edge)[0])
-    return [end for end in ends if end < fabric.switches]
+    group, known = int(fabric.forwarding.group_of[switch, edge]), fabric.next_switches
+    if group not in known:
+        ends = fabric.links.target[fabric.group(switch, edge)[0]]
+        known[group] = tuple(ends[ends < fabric.switches].tolist())
+    return known[group]
 
 
 def depths_to(fabric: Fabric, edge: int, starts: Int32s) -> dict[int, int]:

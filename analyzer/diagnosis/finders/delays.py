@@ -667,10 +667,11 @@ def _delayed(group: HopGroup, slow: int) -> _Delayed | None:
     that they are late. Delays there and back are added: the clocks of its taps cancel out."""
     hops = {(h.from_tap, h.to_tap): h for h in group.tap_hops.hops if h.total is not None}
     flows = group.passed()["flow"][group.passed()["late"] > 0]
+    meeting = _into(group)
     before: dict[int, tuple[float, TapHop]] = {}
     for (near, far), hop in hops.items():
         back = hops.get((far, near))
-        if far in _into(group) and np.isin(hop.passed["flow"], flows).any():
+        if far in meeting and np.isin(hop.passed["flow"], flows).any():
             if back is None:
                 return None
             lasting = float(hop.total["delay_min"]) + float(back.total["delay_min"])

@@ -128,7 +128,7 @@ def _slow_link(case: Case, slow: Slowdown, tap: str) -> Finding:
     job = case.training.jobs[slow.job]
     first, last = slow.from_step, slow.until_step
     span = _span(job, first, last)
-    steps = f"in step {first}" if first == last else f"in steps {first} to {last}"
+    steps = f"in steps {first} to {last}"
     sources = sorted({case.flows[flow].src for flow in slow.flows})
     who = printable(sources[0])
     if len(sources) > 1:
@@ -144,7 +144,7 @@ def _slow_link(case: Case, slow: Slowdown, tap: str) -> Finding:
         "look at the rate, errors and load of this link, and at what else uses it",
         hits=dict.fromkeys(slow.flows, 0),
         span=span,
-        confidence="likely" if last > first else "possible",
+        confidence="likely",
         severity="warning",
         until_ns=None if last == len(_steps(job)) - 1 else span[1],
         costs=False,

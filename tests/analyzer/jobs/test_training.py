@@ -430,6 +430,24 @@ def cut(edge: Edge, count: int) -> Edge:
     )
 
 
+def test_a_job_that_ends_before_the_next_one_begins_is_no_hang() -> None:
+    """All steps are whole; the next job on these hosts has new queue pairs."""
+    first = late_ring(0, 0.0, range(0), False)
+    later = [
+        edge._replace(
+            flow=edge.flow + 10,
+            grants=(edge.grants or 0) + 10,
+            begun_ns=edge.begun_ns + 3000 * MS,
+            ended_ns=edge.ended_ns + 3000 * MS,
+            granted_ns=edge.granted_ns + 3000 * MS,
+        )
+        for edge in first
+    ]
+    (job,) = training_jobs(sources_of(first + later, {})).jobs
+    assert [epoch.ended_by for epoch in job.epochs] == ["restart", "end"]
+    assert job.hang is None
+
+
 @pytest.mark.parametrize("runs_on", [True, False])
 def test_a_tap_that_ends_within_a_step_is_no_hang(runs_on: bool) -> None:
     """Three ranks are silent after some messages of step 6, one rank earlier: a hang, but only if

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from answers import recorded, routers_of
 from fabric_walking import hops, next_nodes
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocescope.analyzer.errors import UsageError
 from rocescope.replay.fabrics.linux_tables import (
@@ -294,6 +299,34 @@ def test_routes_with_another_header_are_no_networks_and_no_plain_next_hops(encap
     assert not device.routes[-1].connected
     assert [other.usable for other in others] == ([True] if where == "nexthops" else [])
     assert device.remarks == ("1 next hops add a label or a tunnel header: not used",)
+
+
+ONE = {"gateway": "10.0.0.1", "dev": "swp1", "flags": []}
+TWO = {"gateway": "10.0.0.3", "dev": "swp2", "flags": []}
+WAYS = [
+    ONE, TWO, {"nhid": 5}, {"nhid": 6}, {"nhid": 9, **ONE}, {**ONE, "flags": ["dead"]},
+    {**ONE, "weight": 7}, {**ONE, "encap": "mpls"}, {**ONE, "prefsrc": "10.0.0.0"},
+    {**ONE, "type": "blackhole"}, {"nhid": 5, "type": "local"}, {"dev": "swp1"},
+    {"via": {"family": "inet6", "host": "fe80::1"}, "dev": "swp1"}, {"nexthops": [ONE, TWO]},
+    {"nhid": 5, "nexthops": [ONE, TWO]},
+]  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(WAYS)), min_size=1))
+def test_plain_rows_are_read_as_all_others(drawn):
+    """Against one table per row, in which no way was met before."""
+    nexthops = [{"id": 4, **ONE}, {"id": 6, **TWO}, {"id": 5, "group": [{"id": 4}, {"id": 6}]}]
+    rows = [{"dst": f"10.{n}.0.0/16" if n else "default", **way} for n, way in drawn]
+    with TemporaryDirectory() as folder:
+        all_of = list(read_device(saved(Path(folder), route=rows, nexthop=nexthops), "r").routes)
+        alone = [
+            route
+            for row in rows
+            for route in read_device(saved(Path(folder), route=[row], nexthop=nexthops), "r").routes
+        ]
+    assert [dataclasses.replace(r, where="") for r in all_of] == [
+        dataclasses.replace(r, where="") for r in alone
+    ]
 
 
 def test_an_odd_row_costs_this_row_where_the_reading_is_not_strict(tmp_path):
