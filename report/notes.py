@@ -34,11 +34,15 @@ def captured(analysis: Analysis) -> str:
 
     Empty without a frame.
     """
+    begin, end = captured_ns(analysis)
+    return "" if begin is None or end is None else f"captured {utc_span(begin, end)}"
+
+
+def captured_ns(analysis: Analysis) -> tuple[int | None, int | None]:
+    """First and last frame of all captures; None without a frame."""
     firsts = [c.first_time_ns for c in analysis.captures if c.first_time_ns is not None]
     lasts = [c.last_time_ns for c in analysis.captures if c.last_time_ns is not None]
-    if not firsts or not lasts:
-        return ""
-    return f"captured {utc_span(min(firsts), max(lasts))}"
+    return min(firsts, default=None), max(lasts, default=None)
 
 
 def utc_span(from_ns: int, until_ns: int | None, digits: int | None = None) -> str:

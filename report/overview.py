@@ -18,13 +18,14 @@ from typing import Final, NamedTuple
 from ..analyzer.measures.hops.vantage import FabricLinks, device_between, ends_of, short_names
 from ..analyzer.results.analysis import Analysis, Hop
 from ..analyzer.results.base import Imbalance, Series
-from ..analyzer.results.captures import CaptureSummary, TapSummary
+from ..analyzer.results.captures import TapSummary
 from ..analyzer.results.diagnosis import Finding, Kind, Severity
 from ..analyzer.results.jobs import TrainingJob
 from ..analyzer.wire.registry import DIVIDER
 from ..analyzer.words import printable
 from .hops import long_queue, tier
 from .human import UNICODE, count, counted, duration, percent
+from .notes import captured_ns
 
 
 class State(StrEnum):
@@ -362,7 +363,7 @@ def _why(analysis: Analysis) -> str:
 def time_axis(analysis: Analysis) -> TimeAxis | None:
     """The axis of time of an analysis; None without packets."""
     series: Series = analysis.series
-    begin, end = _span(analysis.captures)
+    begin, end = captured_ns(analysis)
     if begin is None or end is None or not series.packets:
         return None
     return TimeAxis(
@@ -407,12 +408,6 @@ def _paused(taps: Iterable[TapSummary]) -> Iterable[PausedSpan]:
 
 def _taps(analysis: Analysis) -> list[TapSummary]:
     return [tap for capture in analysis.captures for tap in capture.taps]
-
-
-def _span(captures: Sequence[CaptureSummary]) -> tuple[int | None, int | None]:
-    firsts = [c.first_time_ns for c in captures if c.first_time_ns is not None]
-    lasts = [c.last_time_ns for c in captures if c.last_time_ns is not None]
-    return min(firsts, default=None), max(lasts, default=None)
 
 
 # How the fabric follows from names of taps, hops, parallel links and findings.
@@ -465,7 +460,7 @@ class _Drawing:
         self._long = long_queue(analysis.hops)
         marks = any(flow.congestion.ecn_capable_packets for flow in analysis.flows)
         self._marks_show = marks or any(hop.ce_marked_packets for hop in analysis.hops)
-        begin, end = _span(analysis.captures)
+        begin, end = captured_ns(analysis)
         self._length_ns = max(1, (end or 0) - (begin or 0))
         self._named, self._states, self._of_devices = self._of_findings()
 
